@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "load/load.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "abi_convert.h"
+#include "load/file_kind.h"
+#include "load/module.h"
+#include "load/sha256.h"
+
+namespace volup {
+namespace {
+
+std::string system_error() { return std::strerror(errno); }
+
+struct OpenFile {
+  int descriptor;
+  ~OpenFile() {
+    if (descriptor >= 0) close(descriptor);
+  }
+};
+
+// Reads rather than maps: a file that shrinks under a map kills the process.
+Result<std::vector<std::byte>> read_file(const std::string& path) {
+  const OpenFile file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  struct stat info;
+  if (file.descriptor < 0 || fstat(file.descriptor, &info) != 0) {
+    return unreadable("cannot be opened: ", system_error());
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return unreadable("got ", S_ISDIR(info.st_mode) ? "a directory" : "no regular file",
+                      ", need a file");
+  }
+  std::vector<std::byte> bytes(static_cast<size_t>(info.st_size));
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t count = read(file.descriptor, bytes.data() + done, bytes.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return unreadable("cannot be read: ", system_error());
+    if (count == 0) {
+      return unreadable("got ", done, " bytes, need the ", bytes.size(),
+                        " it had when it was opened");
+    }
+    done += static_cast<size_t>(count);
+  }
+  return bytes;
+}
+
+std::string text_of(const char* text) { return text == nullptr ? "" : text; }
+
+std::vector<std::string> lines_of(const char* text) {
+  std::vector<std::string> lines;
+  for (std::string_view rest = text == nullptr ? "" : text; !rest.empty();) {
+    const size_t end = rest.find('\n');
+    lines.emplace_back(rest.substr(0, end));
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  }
+  return lines;
+}
+
+// A module's answer, given back to the module with the last array that points into it.
+class LoadedModel {
+ public:
+  LoadedModel(const volup_module& module, const volup_module_model& model)
+      : module_(module), model_(model) {}
+  ~LoadedModel() { module_.release(&model_); }
+  LoadedModel(const LoadedModel&) = delete;
+  LoadedModel& operator=(const LoadedModel&) = delete;
+  const volup_module_model& operator*() const { return model_; }
+
+ private:
+  const volup_module module_;
+  volup_module_model model_;
+};
+
+Status take_error(const volup_module& module, int32_t code, volup_module_text* error) {
+  const Status status(static_cast<volup_status>(code),
+                      error->text == nullptr ? "the loader module gave no reason" : error->text);
+  module.free_text(error);
+  return status;
+}
+
+Result<std::shared_ptr<const Model>> load_bytes(std::span<const std::byte> bytes,
+                                                const std::string& name,
+                                                const LoadOptions& options) {
+  VOLUP_ASSIGN_OR_RETURN(const FileKind kind, detect_file_kind(bytes));
+  VOLUP_ASSIGN_OR_RETURN(const volup_module module, open_module(kind, options.module_directory));
+  const volup_module_source source = {bytes.data(), bytes.size(), name.c_str()};
+  volup_module_model filled = {};
+  volup_module_text error = {};
+  if (const int32_t code = module.load(&source, &filled, &error); code != VOLUP_STATUS_OK) {
+    return take_error(module, code, &error);
+  }
+  const auto loaded = std::make_shared<LoadedModel>(module, filled);
+  const volup_module_model& m = **loaded;
+  ModelSource from;
+  from.kind = text_of(m.kind);
+  from.path = name;
+  from.bytes = static_cast<int64_t>(bytes.size());
+  from.producer = text_of(m.producer);
+  from.weight_dtype = text_of(m.weight_dtype);
+  from.sha256 = sha256_hex(bytes);
+  from.library = text_of(module.library);
+  from.origin_kind = text_of(m.origin_kind);
+  from.origin_producer = text_of(m.origin_producer);
+  from.origin_sha256 = text_of(m.origin_sha256);
+  from.unused = lines_of(m.unused);
+  from.notes = lines_of(m.notes);
+  const FloatArray bias = m.bias == nullptr ? nullptr : FloatArray(loaded, m.bias);
+  auto model = Model::create(geometry_from_abi(m.geometry), epilogue_from_abi(m.epilogue),
+                             FloatArray(loaded, m.weight), m.weight_count, bias, m.bias_count,
+                             std::move(from));
+  // What is wrong is the file, not the caller's arguments.
+  if (!model.ok()) return unsupported(model.status().text());
+  return model;
+}
+
+Status with_name(const Status& status, std::string_view name) {
+  return status.ok() ? status : Status(status.code(), cat(name, ": ", status.text()));
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += (text.empty() ? "" : "\n") + line;
+  return text;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Model>> load_model_file(const std::string& path,
+                                                     const LoadOptions& options) {
+  const auto bytes = read_file(path);
+  if (!bytes.ok()) return with_name(bytes.status(), path);
+  auto model = load_bytes(*bytes, path, options);
+  if (!model.ok()) return with_name(model.status(), path);
+  return model;
+}
+
+Result<std::shared_ptr<const Model>> load_model_memory(const void* data, size_t size,
+                                                       const LoadOptions& options) {
+  auto model = load_bytes({static_cast<const std::byte*>(data), size}, "memory", options);
+  if (!model.ok()) return with_name(model.status(), "memory");
+  return model;
+}
+
+Status save_model_file(const Model& model, const std::string& path, const LoadOptions& options) {
+  const auto module = open_module(hdf5_file_kind(), options.module_directory);
+  if (!module.ok()) return with_name(module.status(), path);
+  if (module->save == nullptr) {
+    return unavailable(path, ": the HDF5 module ", module->library, " cannot write");
+  }
+  const ModelSource& from = model.source();
+  // What was converted once keeps its first origin.
+  const bool converted = !from.origin_kind.empty();
+  std::string kind = "volup-hdf5";
+  std::string producer =
+      cat("volup ", VOLUP_VERSION_MAJOR, ".", VOLUP_VERSION_MINOR, ".", VOLUP_VERSION_PATCH);
+  std::string dtype = from.weight_dtype;
+  std::string origin_kind = converted ? from.origin_kind : from.kind;
+  std::string origin_producer = converted ? from.origin_producer : from.producer;
+  std::string origin_sha256 = converted ? from.origin_sha256 : from.sha256;
+  std::string unused = joined(from.unused);
+  std::string notes = joined(from.notes);
+  const auto text = [](std::string& value) { return value.empty() ? nullptr : value.data(); };
+  volup_module_model m = {};
+  m.geometry = geometry_to_abi(model.geometry());
+  m.epilogue = epilogue_to_abi(model.epilogue());
+  m.weight = const_cast<float*>(model.weight());
+  m.weight_count = model.geometry().weight_count();
+  m.bias = const_cast<float*>(model.bias());
+  m.bias_count = model.bias() == nullptr ? 0 : model.geometry().out_channels;
+  m.kind = text(kind);
+  m.producer = text(producer);
+  m.weight_dtype = text(dtype);
+  m.origin_kind = text(origin_kind);
+  m.origin_producer = text(origin_producer);
+  m.origin_sha256 = text(origin_sha256);
+  m.unused = text(unused);
+  m.notes = text(notes);
+  volup_module_text error = {};
+  const int32_t code = module->save(&m, path.c_str(), &error);
+  return code == VOLUP_STATUS_OK ? Status() : with_name(take_error(*module, code, &error), path);
+}
+
+}  // namespace volup

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What both loader modules need on their side of module_abi.h: how a fault travels inside a module,
+// memory that crosses the boundary, texts. A module links nothing of the library, so nothing here
+// is the library's.
+#ifndef VOLUP_LOAD_MODULE_SUPPORT_H_
+#define VOLUP_LOAD_MODULE_SUPPORT_H_
+
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "load/module_abi.h"
+
+namespace volup::module {
+
+// A refusal. Thrown anywhere in a module, turned into a status by guarded() at its boundary: the
+// libraries below throw too, so there is one way out.
+class Refusal : public std::exception {
+ public:
+  Refusal(volup_status status, std::string text) : status_(status), text_(std::move(text)) {}
+  const char* what() const noexcept override { return text_.c_str(); }
+  volup_status status() const { return status_; }
+
+ private:
+  volup_status status_;
+  std::string text_;
+};
+
+[[noreturn]] inline void refuse_unreadable(std::string text) {
+  throw Refusal(VOLUP_STATUS_UNREADABLE, std::move(text));
+}
+[[noreturn]] inline void refuse_unsupported(std::string text) {
+  throw Refusal(VOLUP_STATUS_UNSUPPORTED, std::move(text));
+}
+
+// Shortest decimal that reads back as the same number, whatever the locale.
+template <typename Number>
+std::string to_text(Number value) {
+  char buffer[64];
+  const auto result = std::to_chars(buffer, buffer + sizeof(buffer), value);
+  return std::string(buffer, result.ptr);
+}
+
+template <typename Range>
+std::string list_text(const Range& values) {
+  std::string text = "[";
+  for (const auto& value : values) text += (text.size() > 1 ? ", " : "") + to_text(value);
+  return text + "]";
+}
+
+inline std::string join(const std::vector<std::string>& parts, std::string_view separator) {
+  std::string text;
+  for (const std::string& part : parts) {
+    if (!text.empty()) text += separator;
+    text += part;
+  }
+  return text;
+}
+
+// A list as module_abi.h has it: one entry a line. Splits an entry that holds a newline in two.
+inline std::vector<std::string> split_lines(const char* text) {
+  std::vector<std::string> lines;
+  std::string_view rest = text ? text : "";
+  while (!rest.empty()) {
+    const size_t end = rest.find('\n');
+    const std::string_view line = rest.substr(0, end);
+    if (!line.empty()) lines.emplace_back(line);
+    if (end == std::string_view::npos) break;
+    rest.remove_prefix(end + 1);
+  }
+  return lines;
+}
+
+// Text from a file for a message or a list: printable, one line, not endless.
+inline std::string quoted(std::string_view text, size_t limit = 120) {
+  std::string out = "'";
+  for (const char c : text.substr(0, limit)) {
+    out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  }
+  return out + (text.size() > limit ? "...'" : "'");
+}
+
+// a * b, refused by the caller where it is false.
+inline bool multiply_into(int64_t* value, int64_t factor) {
+  return !__builtin_mul_overflow(*value, factor, value);
+}
+
+// malloc'ed copy; null for an empty text.
+inline char* copy_text(std::string_view text) {
+  if (text.empty()) return nullptr;
+  char* copy = static_cast<char*>(std::malloc(text.size() + 1));
+  if (!copy) throw std::bad_alloc();
+  std::memcpy(copy, text.data(), text.size());
+  copy[text.size()] = '\0';
+  return copy;
+}
+
+// What a loader found, before it becomes the C struct.
+struct LoadedModel {
+  volup_geometry geometry{};
+  volup_epilogue epilogue{};
+  std::vector<float> weight;
+  std::vector<float> bias;
+  bool has_bias = false;
+  std::string kind, producer, weight_dtype;
+  std::string origin_kind, origin_producer, origin_sha256;
+  std::vector<std::string> unused, notes;
+
+  void note(std::string text) {
+    for (const std::string& other : notes) {
+      if (other == text) return;
+    }
+    notes.push_back(std::move(text));
+  }
+};
+
+// A note on weights that are not finite: volup computes with them as they are.
+inline void note_non_finite(const char* name, const std::vector<float>& values,
+                            LoadedModel* model) {
+  int64_t nan = 0, infinite = 0;
+  for (const float value : values) {
+    nan += std::isnan(value);
+    infinite += std::isinf(value);
+  }
+  if (nan + infinite == 0) return;
+  model->note(std::string(name) + " holds " + to_text(nan) + " NaN and " + to_text(infinite) +
+              " infinite of " + to_text(static_cast<int64_t>(values.size())) + " values");
+}
+
+inline void free_model(volup_module_model* model) {
+  if (!model) return;
+  void* const owned[] = {model->weight,
+                         model->bias,
+                         model->kind,
+                         model->producer,
+                         model->weight_dtype,
+                         model->origin_kind,
+                         model->origin_producer,
+                         model->origin_sha256,
+                         model->unused,
+                         model->notes};
+  for (void* memory : owned) std::free(memory);
+  *model = {};
+}
+
+inline void free_text(volup_module_text* text) {
+  if (!text) return;
+  std::free(text->text);
+  text->text = nullptr;
+}
+
+inline float* copy_floats(const std::vector<float>& values) {
+  float* copy = static_cast<float*>(std::malloc(values.size() * sizeof(float)));
+  if (!copy) throw std::bad_alloc();
+  std::memcpy(copy, values.data(), values.size() * sizeof(float));
+  return copy;
+}
+
+inline volup_module_model to_abi(const LoadedModel& loaded) {
+  volup_module_model model{};
+  try {
+    model.geometry = loaded.geometry;
+    model.geometry.struct_size = sizeof(volup_geometry);
+    model.epilogue = loaded.epilogue;
+    model.epilogue.struct_size = sizeof(volup_epilogue);
+    model.weight = copy_floats(loaded.weight);
+    model.weight_count = static_cast<int64_t>(loaded.weight.size());
+    if (loaded.has_bias) {
+      model.bias = copy_floats(loaded.bias);
+      model.bias_count = static_cast<int64_t>(loaded.bias.size());
+    }
+    model.kind = copy_text(loaded.kind);
+    model.producer = copy_text(loaded.producer);
+    model.weight_dtype = copy_text(loaded.weight_dtype);
+    model.origin_kind = copy_text(loaded.origin_kind);
+    model.origin_producer = copy_text(loaded.origin_producer);
+    model.origin_sha256 = copy_text(loaded.origin_sha256);
+    model.unused = copy_text(join(loaded.unused, "\n"));
+    model.notes = copy_text(join(loaded.notes, "\n"));
+  } catch (...) {
+    free_model(&model);
+    throw;
+  }
+  return model;
+}
+
+// Runs body and turns what it throws into a status and error->text. Nothing passes.
+template <typename Body>
+int32_t guarded(volup_module_text* error, const Body& body) noexcept {
+  const auto say = [error](volup_status status, const char* text) {
+    if (error) {
+      const size_t size = std::strlen(text) + 1;
+      error->text = static_cast<char*>(std::malloc(size));
+      if (error->text) std::memcpy(error->text, text, size);
+    }
+    return static_cast<int32_t>(status);
+  };
+  try {
+    body();
+    return VOLUP_STATUS_OK;
+  } catch (const Refusal& refusal) {
+    return say(refusal.status(), refusal.what());
+  } catch (const std::bad_alloc&) {
+    return say(VOLUP_STATUS_OUT_OF_MEMORY, "out of host memory while reading the file");
+  } catch (const std::exception& fault) {
+    return say(VOLUP_STATUS_INTERNAL, fault.what());
+  } catch (...) {
+    return say(VOLUP_STATUS_INTERNAL, "an unknown exception in the loader module");
+  }
+}
+
+}  // namespace volup::module
+
+#endif  // VOLUP_LOAD_MODULE_SUPPORT_H_

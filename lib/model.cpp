@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "describe.h"
+
+namespace volup {
+namespace {
+
+WeightFacts facts_of(const ConvTranspose3d& g, const float* weight) {
+  WeightFacts facts;
+  std::vector<int> lowest(g.out_channels, std::numeric_limits<int>::max());
+  std::vector<int> highest(g.out_channels, std::numeric_limits<int>::min());
+  const int64_t taps = g.taps();
+  for (int64_t ci = 0; ci < g.in_channels; ++ci) {
+    const int64_t first_out = ci / g.in_per_group() * g.out_per_group();
+    for (int64_t co = 0; co < g.out_per_group(); ++co) {
+      const float* row = weight + (ci * g.out_per_group() + co) * taps;
+      for (int64_t tap = 0; tap < taps; ++tap) {
+        if (!std::isfinite(row[tap])) {
+          facts.finite = false;
+        } else if (row[tap] != 0) {
+          const int exponent = std::ilogb(row[tap]);
+          lowest[first_out + co] = std::min(lowest[first_out + co], exponent);
+          highest[first_out + co] = std::max(highest[first_out + co], exponent);
+        }
+      }
+    }
+  }
+  for (int64_t co = 0; co < g.out_channels; ++co) {
+    if (highest[co] >= lowest[co]) {
+      facts.exponent_range = std::max(facts.exponent_range, highest[co] - lowest[co]);
+    }
+  }
+  return facts;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Model>> Model::create(const ConvTranspose3d& geometry,
+                                                   const Epilogue& epilogue, FloatArray weight,
+                                                   int64_t weight_count, FloatArray bias,
+                                                   int64_t bias_count, ModelSource source) {
+  VOLUP_RETURN_IF_ERROR(validate(geometry));
+  if (weight == nullptr) return invalid_argument("weight: got NULL, need an array");
+  if (weight_count != geometry.weight_count()) {
+    return invalid_argument("weight: got ", weight_count, " elements, need ",
+                            geometry.weight_count(), " for [", geometry.in_channels, ", ",
+                            geometry.out_per_group(), ", ", geometry.kernel[0], ", ",
+                            geometry.kernel[1], ", ", geometry.kernel[2], "]");
+  }
+  if (bias_count != (bias == nullptr ? 0 : geometry.out_channels)) {
+    return invalid_argument("bias: got ", bias_count, " elements, need ",
+                            bias == nullptr ? 0 : geometry.out_channels,
+                            bias == nullptr ? " with no array" : " for the output channels");
+  }
+  const auto is_number = [](float value) { return !std::isnan(value); };
+  if (!is_number(epilogue.shift) || !is_number(epilogue.subtract) ||
+      !is_number(epilogue.clamp_min) || !is_number(epilogue.clamp_max) ||
+      !std::isfinite(epilogue.divisor) || epilogue.divisor == 0) {
+    return invalid_argument("epilogue constants: got shift ", epilogue.shift, ", divisor ",
+                            epilogue.divisor, ", subtract ", epilogue.subtract, ", clamp ",
+                            epilogue.clamp_min, " to ", epilogue.clamp_max,
+                            ", need numbers and a finite divisor other than 0");
+  }
+  if (epilogue.clamp_min > epilogue.clamp_max) {
+    return invalid_argument("epilogue clamp: got minimum ", epilogue.clamp_min, " above maximum ",
+                            epilogue.clamp_max);
+  }
+  std::shared_ptr<Model> model(new Model());
+  model->geometry_ = geometry;
+  model->epilogue_ = epilogue;
+  model->weight_ = std::move(weight);
+  model->bias_ = std::move(bias);
+  model->source_ = std::move(source);
+  model->facts_ = facts_of(geometry, model->weight_.get());
+  model->description_ = describe(*model);
+  return std::shared_ptr<const Model>(std::move(model));
+}
+
+}  // namespace volup
