@@ -53,6 +53,15 @@ constexpr Epilogue default_epilogue(EpilogueKind kind) {
   return {kind, 0.0f, 1.0f, 0.0f, 0.0f, 0.0f};
 }
 
+// e with the constants that its kind does not name at their defaults.
+constexpr Epilogue normalized(Epilogue e) {
+  if (e.kind == EpilogueKind::kIdentity || e.kind == EpilogueKind::kSoftmaxSigmoid) {
+    return default_epilogue(e.kind);
+  }
+  if (e.kind == EpilogueKind::kAddHardswish) e.subtract = default_epilogue(e.kind).subtract;
+  return e;
+}
+
 constexpr const char* name_of(EpilogueKind kind) {
   switch (kind) {
     case EpilogueKind::kLogsumexpSwishClamp:

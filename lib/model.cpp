@@ -41,7 +41,7 @@ WeightFacts facts_of(const ConvTranspose3d& g, const float* weight) {
 }  // namespace
 
 Result<std::shared_ptr<const Model>> Model::create(const ConvTranspose3d& geometry,
-                                                   const Epilogue& epilogue, FloatArray weight,
+                                                   const Epilogue& given, FloatArray weight,
                                                    int64_t weight_count, FloatArray bias,
                                                    int64_t bias_count, ModelSource source) {
   VOLUP_RETURN_IF_ERROR(validate(geometry));
@@ -57,6 +57,7 @@ Result<std::shared_ptr<const Model>> Model::create(const ConvTranspose3d& geomet
                             bias == nullptr ? 0 : geometry.out_channels,
                             bias == nullptr ? " with no array" : " for the output channels");
   }
+  const Epilogue epilogue = normalized(given);
   const auto is_number = [](float value) { return !std::isnan(value); };
   if (!is_number(epilogue.shift) || !is_number(epilogue.subtract) ||
       !is_number(epilogue.clamp_min) || !is_number(epilogue.clamp_max) ||
