@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What is installed: headers, library, loader modules (each from its own folder), tool, package
-# files for CMake and pkg-config.
+# What is installed: headers, library, loader modules and tool (each from its own folder), package
+# files for CMake and pkg-config, and what to read first.
 set(VOLUP_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/volup)
 
 install(DIRECTORY include/volup DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h"
@@ -21,3 +21,5 @@ install(FILES ${CMAKE_BINARY_DIR}/volup-config.cmake ${CMAKE_BINARY_DIR}/volup-c
 file(RELATIVE_PATH VOLUP_PC_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(cmake/volup.pc.in ${CMAKE_BINARY_DIR}/volup.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/volup.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})

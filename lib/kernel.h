@@ -62,6 +62,9 @@ class Launch {
   // Launches only: no allocation, lock or synchronisation on a CUDA device. Never called for an
   // output without elements.
   virtual Status run(const RunArguments& arguments) const = 0;
+  // Whether a CUDA graph captured from run needs this object (a library's handle, say): such a one
+  // stays until its session goes, even when its shape is forgotten.
+  virtual bool graphs_need_it() const { return false; }
 };
 
 // What prepare may use; both pointers stay valid and in place as long as the session lives.
@@ -121,9 +124,11 @@ struct Choice {
 };
 
 // The first kernel of the list that neither refuses nor defers; or the one named by forced, unless
-// it refuses (deferral is overruled).
+// it refuses (deferral is overruled). failed: kernels whose prepare said UNSUPPORTED, with its
+// words; they count as refusing.
 Result<Choice> choose_kernel(const Problem& problem, const DeviceProperties& device,
-                             std::string_view forced = {});
+                             std::string_view forced = {},
+                             std::span<const KernelRefusal> failed = {});
 
 }  // namespace volup
 

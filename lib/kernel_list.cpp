@@ -6,6 +6,7 @@
 #include "kernel.h"
 #if VOLUP_WITH_CUDA
 #include "cuda/cuda_kernels.h"
+#include "cuda/mma_kernels.h"
 #endif
 
 namespace volup {
@@ -13,9 +14,12 @@ namespace volup {
 std::span<const Kernel* const> kernel_list() {
   static const Kernel* const kList[] = {
 #if VOLUP_WITH_CUDA
-    &cuda_simt_kernel(),   // every shape, fp32 FMA
-    &cuda_cudnn_kernel(),  // cuDNN data gradient + fused epilogue pass
+    &cuda_mma_rows_kernel(),  // few channels, stride 2: all phases of a row, tensor cores
+    &cuda_mma_kernel(),       // any geometry, operands gathered, tensor cores
+    &cuda_simt_kernel(),      // every shape, fp32 FMA
+    &cuda_cudnn_kernel(),     // cuDNN data gradient + fused epilogue pass
 #endif
+    &cpu_fused_kernel(),      // vectors along W, convolution and epilogue in one pass
     &cpu_reference_kernel(),  // every shape, float64 sums: the oracle
   };
   return kList;
@@ -23,13 +27,23 @@ std::span<const Kernel* const> kernel_list() {
 
 namespace {
 
-// Why kernel does not take the problem: refusal, or deferral to one that accepts.
-Refusal why_not(const Kernel& kernel, const Problem& problem, const DeviceProperties& device) {
-  if (auto refusal = kernel.refuse(problem, device)) return refusal;
+// Why kernel cannot take the problem, from itself or from an earlier try.
+Refusal refusal_of(const Kernel& kernel, const Problem& problem, const DeviceProperties& device,
+                   std::span<const KernelRefusal> failed) {
+  for (const KernelRefusal& known : failed) {
+    if (known.kernel == kernel.name()) return known.why;
+  }
+  return kernel.refuse(problem, device);
+}
+
+// As refusal_of; or the deferral, where it goes to a kernel that accepts.
+Refusal why_not(const Kernel& kernel, const Problem& problem, const DeviceProperties& device,
+                std::span<const KernelRefusal> failed) {
+  if (auto refusal = refusal_of(kernel, problem, device, failed)) return refusal;
   const std::string_view other = kernel.defer_to(problem, device);
   if (other.empty()) return std::nullopt;
   for (const Kernel* candidate : kernel_list()) {
-    if (candidate->name() == other && !candidate->refuse(problem, device)) {
+    if (candidate->name() == other && !refusal_of(*candidate, problem, device, failed)) {
       return cat("defers to ", other, ", which is faster here");
     }
   }
@@ -62,16 +76,16 @@ Result<Choice> force_kernel(const Problem& problem, const DeviceProperties& devi
 }  // namespace
 
 Result<Choice> choose_kernel(const Problem& problem, const DeviceProperties& device,
-                             std::string_view forced) {
+                             std::string_view forced, std::span<const KernelRefusal> failed) {
   if (!forced.empty()) return force_kernel(problem, device, forced);
   Choice choice;
   for (const Kernel* kernel : kernel_list()) {
     if (kernel->device() != device.type) continue;
     if (choice.kernel != nullptr) {
-      auto refusal = kernel->refuse(problem, device);
+      auto refusal = refusal_of(*kernel, problem, device, failed);
       choice.refused.push_back(
           {kernel->name(), refusal ? *refusal : cat("comes after ", choice.kernel->name())});
-    } else if (auto why = why_not(*kernel, problem, device)) {
+    } else if (auto why = why_not(*kernel, problem, device, failed)) {
       choice.refused.push_back({kernel->name(), *why});
     } else {
       choice.kernel = kernel;

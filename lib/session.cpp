@@ -138,6 +138,8 @@ Session::~Session() {
   const DeviceScope scope(*device_);
   // A device fault cannot be reported from here; the memory is given back either way.
   static_cast<void>(device_->synchronize().ok());
+  shapes_.clear();
+  retired_.clear();
   while (!owned_.empty()) release(owned_.back());
 }
 
@@ -155,7 +157,10 @@ size_t Session::workspace_limit() const {
 }
 
 Result<Choice> Session::choose(const Problem& problem) const {
-  return choose_kernel(problem, device(), options_.kernel);
+  const auto failed = failed_.find(print(problem));
+  return choose_kernel(problem, device(), options_.kernel,
+                       failed == failed_.end() ? std::span<const KernelRefusal>()
+                                               : std::span<const KernelRefusal>(failed->second));
 }
 
 Result<size_t> Session::workspace_size(const Shape5& input) {
@@ -176,7 +181,8 @@ Status Session::set_workspace(void* memory, size_t bytes) {
   }
   workspace_ = {memory, bytes};
   workspace_is_callers_ = memory != nullptr;
-  shapes_.clear();  // they were prepared with another workspace
+  // They were prepared with another workspace.
+  while (!shapes_.empty()) forget(shapes_.begin());
   return {};
 }
 
@@ -242,29 +248,51 @@ Session::Prepared* Session::find(const Shape5& input) {
 Result<Session::Prepared*> Session::prepared(const Shape5& input) {
   if (Prepared* known = find(input)) return known;
   VOLUP_ASSIGN_OR_RETURN(const Problem problem, problem_for(input));
-  VOLUP_ASSIGN_OR_RETURN(const Choice choice, choose(problem));
-  if (log_enabled(VOLUP_LOG_DEBUG)) {
-    for (const KernelRefusal& refusal : choice.refused) {
-      log(VOLUP_LOG_DEBUG, "'", print(problem), "' not ", refusal.kernel, ": ", refusal.why);
+  Prepared fresh{problem, nullptr, nullptr};
+  while (true) {
+    VOLUP_ASSIGN_OR_RETURN(const Choice choice, choose(problem));
+    fresh.kernel = choice.kernel;
+    if (log_enabled(VOLUP_LOG_DEBUG)) {
+      for (const KernelRefusal& refusal : choice.refused) {
+        log(VOLUP_LOG_DEBUG, "'", print(problem), "' not ", refusal.kernel, ": ", refusal.why);
+      }
     }
-  }
-  Prepared fresh{problem, nullptr};
-  if (count_of(problem.output) != 0) {
-    const DeviceScope scope(*device_);
-    PrepareArguments arguments;
-    VOLUP_ASSIGN_OR_RETURN(arguments.workspace_bytes,
-                           choice.kernel->workspace_bytes(problem, device(), workspace_limit()));
-    VOLUP_ASSIGN_OR_RETURN(const Block packed, packed_weights(*choice.kernel, problem));
-    VOLUP_ASSIGN_OR_RETURN(const Block scratch, workspace(arguments.workspace_bytes));
-    arguments.packed = packed.memory;
-    arguments.workspace = scratch.memory;
-    VOLUP_ASSIGN_OR_RETURN(fresh.launch, choice.kernel->prepare(problem, device(), arguments));
+    if (count_of(problem.output) == 0) break;
+    auto launch = make_launch(*choice.kernel, problem);
+    if (launch.ok()) {
+      fresh.launch = std::move(*launch);
+      break;
+    }
+    // Only the device itself could tell; the list goes on, unless the caller forced this kernel.
+    const Status& status = launch.status();
+    if (status.code() != VOLUP_STATUS_UNSUPPORTED || !options_.kernel.empty()) return status;
+    failed_[print(problem)].push_back({choice.kernel->name(), status.text()});
   }
   log(VOLUP_LOG_INFO, "prepared '", print(problem), "' on ", name_of(device().type), " ",
-      device().index, ": ", choice.kernel->name(), ", ", choice.kernel->choose(problem, device()));
+      device().index, ": ", fresh.kernel->name(), ", ", fresh.kernel->choose(problem, device()));
   shapes_.push_front(std::move(fresh));
-  if (shapes_.size() > kShapeLimit) shapes_.pop_back();
+  if (shapes_.size() > kShapeLimit) forget(std::prev(shapes_.end()));
   return &shapes_.front();
+}
+
+Result<std::unique_ptr<Launch>> Session::make_launch(const Kernel& kernel, const Problem& problem) {
+  const DeviceScope scope(*device_);
+  PrepareArguments arguments;
+  VOLUP_ASSIGN_OR_RETURN(arguments.workspace_bytes,
+                         kernel.workspace_bytes(problem, device(), workspace_limit()));
+  VOLUP_ASSIGN_OR_RETURN(const Block packed, packed_weights(kernel, problem));
+  VOLUP_ASSIGN_OR_RETURN(const Block scratch, workspace(arguments.workspace_bytes));
+  arguments.packed = packed.memory;
+  arguments.workspace = scratch.memory;
+  return kernel.prepare(problem, device(), arguments);
+}
+
+void Session::forget(std::list<Prepared>::iterator shape) {
+  const DeviceScope scope(*device_);
+  if (shape->launch != nullptr && shape->launch->graphs_need_it()) {
+    retired_.push_back(std::move(shape->launch));
+  }
+  shapes_.erase(shape);
 }
 
 Status Session::prepare(const Shape5& input) {

@@ -67,6 +67,7 @@ class Session {
   };
   struct Prepared {
     Problem problem;
+    const Kernel* kernel = nullptr;
     std::unique_ptr<Launch> launch;  // null where the output has no elements
   };
 
@@ -76,6 +77,8 @@ class Session {
   Result<Problem> problem_for(const Shape5& input) const;
   size_t workspace_limit() const;
   Result<Choice> choose(const Problem& problem) const;
+  Result<std::unique_ptr<Launch>> make_launch(const Kernel& kernel, const Problem& problem);
+  void forget(std::list<Prepared>::iterator shape);
   Result<Prepared*> prepared(const Shape5& input);
   Prepared* find(const Shape5& input);
   Result<Block> allocate(size_t bytes);
@@ -95,9 +98,12 @@ class Session {
   std::vector<Block> owned_;  // all that allocate() gave and release() has not freed
   Block workspace_;           // the largest so far, or the caller's
   bool workspace_is_callers_ = false;
-  std::map<std::string, Block> packed_;  // by kernel name and pack key
-  std::list<Prepared> shapes_;           // most recently used first
-  Block staging_[3];                     // device copies of x, add, out for run()
+  std::map<std::string, Block> packed_;           // by kernel name and pack key
+  std::list<Prepared> shapes_;                    // most recently used first
+  std::vector<std::unique_ptr<Launch>> retired_;  // forgotten, but graphs may need them
+  // Kernels whose prepare said UNSUPPORTED for a problem, by its string.
+  std::map<std::string, std::vector<KernelRefusal>> failed_;
+  Block staging_[3];  // device copies of x, add, out for run()
   std::string description_;
 };
 

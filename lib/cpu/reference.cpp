@@ -81,10 +81,11 @@ class ReferenceLaunch final : public Launch {
   }
 
   void finish(const RunArguments& arguments, int64_t row, int64_t ow, const double* logits) const {
-    const auto [n_count, channels, od_count, oh_count, ow_count] = problem_.conv_output;
-    const int64_t plane = od_count * oh_count * ow_count;
-    const int64_t n = row / (od_count * oh_count);
-    const int64_t voxel = row % (od_count * oh_count) * ow_count + ow;
+    const int64_t channels = problem_.conv_output[1];
+    const int64_t rows = problem_.conv_output[2] * problem_.conv_output[3];
+    const int64_t plane = rows * problem_.conv_output[4];
+    const int64_t n = row / rows;
+    const int64_t voxel = row % rows * problem_.conv_output[4] + ow;
     const auto index = [&](int64_t c) { return (n * channels + c) * plane + voxel; };
     const auto logit = [&](int64_t c) { return logits[c]; };
     const auto put = [&](int64_t c, double value) {

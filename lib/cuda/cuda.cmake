@@ -3,7 +3,6 @@
 # The CUDA side of volup_core. Portable kernels: sm_80 machine code, compute_80 PTX for whatever
 # comes later, and 90a machine code. Kernels for one architecture alone: that architecture, no PTX.
 include(cuda/sources.cmake)
-find_package(CUDAToolkit REQUIRED)
 
 set(VOLUP_GENCODE_PORTABLE
     -gencode=arch=compute_80,code=[sm_80,compute_80] -gencode=arch=compute_90a,code=sm_90a)
@@ -11,8 +10,7 @@ set(VOLUP_GENCODE_SM90A -gencode=arch=compute_90a,code=sm_90a)
 
 function(volup_cuda_objects name gencode)
   add_library(${name} OBJECT ${ARGN})
-  set_target_properties(${name} PROPERTIES CUDA_ARCHITECTURES OFF CUDA_STANDARD 20
-                                           CUDA_STANDARD_REQUIRED ON)
+  set_target_properties(${name} PROPERTIES CUDA_ARCHITECTURES OFF)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include
                                              ${PROJECT_SOURCE_DIR}/lib)
   target_compile_definitions(${name} PRIVATE VOLUP_BUILDING VOLUP_WITH_CUDA=1)

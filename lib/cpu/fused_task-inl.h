@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One task of cpu/fused: copy the input rows, then for every output row sum, finish, store.
+// Included once an instruction set.
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+#include "cpu/fused_plan.h"
+#include "cpu/fused_simd.h"
+#include "cpu/fused_sums-inl.h"
+#include "cpu/vector_math-inl.h"
+#include "cpu/vector_rows-inl.h"
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+
+#if defined(VOLUP_CPU_FUSED_TASK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef VOLUP_CPU_FUSED_TASK_INL_H_
+#undef VOLUP_CPU_FUSED_TASK_INL_H_
+#else
+#define VOLUP_CPU_FUSED_TASK_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace volup {
+namespace HWY_NAMESPACE {
+
+class TaskRunner {
+ public:
+  explicit TaskRunner(const FusedTask& task)
+      : t_(task),
+        p_(*task.plan),
+        io_(p_.problem.io),
+        stride_(p_.x.stride),
+        channels_(p_.problem.geometry.out_channels),
+        sums_(task.scratch + p_.sums_at),
+        per_column_(task.scratch + p_.per_column_at),
+        row_(task.scratch + p_.row_at),
+        runs_(reinterpret_cast<FusedRun*>(task.scratch + p_.runs_at)) {
+    int64_t rest = task.task;
+    const auto take = [&rest](int64_t count) {
+      const int64_t index = rest % count;
+      rest /= count;
+      return index;
+    };
+    qx_ = take(p_.tiles) * p_.tile;
+    qy_ = take(p_.bands) * p_.band;
+    qz_ = take(p_.z.base);
+    n_ = rest;
+    columns_ = std::min(p_.tile, p_.x.base - qx_);
+    vectors_ = static_cast<int>((columns_ + kLanes - 1) / kLanes);
+    first_out_ = qx_ * stride_;
+    outs_ = std::min(columns_ * stride_, p_.x.out - first_out_);
+    plane_ = p_.z.out * p_.y.out * p_.x.out;
+  }
+
+  void run() {
+    const int64_t rows = std::min(p_.band, p_.y.base - qy_);
+    copy_input(rows);
+    for (int64_t rz = 0; rz < p_.z.stride; ++rz) {
+      od_ = qz_ * p_.z.stride + rz;
+      if (od_ >= p_.z.out) break;
+      if (couples_channels(p_.problem.epilogue.kind)) {
+        coupled_rows(rz, rows);
+      } else {
+        for (int64_t row = 0; row < rows; row += p_.group) {
+          elementwise_rows(rz, row, std::min(p_.group, rows - row));
+        }
+      }
+    }
+    if (p_.stream) hwy::FlushStream();
+  }
+
+ private:
+  void copy_input(int64_t rows) {
+    const int64_t slots = static_cast<int64_t>(p_.y.slot_delta.size()) + rows - 1;
+    const auto planes = static_cast<int64_t>(p_.z.slot_delta.size());
+    const int64_t inputs = p_.problem.geometry.in_channels;
+    const int64_t first = qx_ + p_.x.first_delta;  // may be negative
+    const int64_t before = std::clamp<int64_t>(-first, 0, p_.pitch);
+    const int64_t count = std::clamp<int64_t>(p_.x.in - first - before, 0, p_.pitch - before);
+    const bool bounds = reduces_channels(p_.problem.epilogue.kind);
+    VI largest = hn::Zero(DI());  // as bits: NaN and infinity are larger than every number
+    for (int64_t plane = 0; plane < planes; ++plane) {
+      const int64_t iz = qz_ + p_.z.slot_delta[static_cast<size_t>(plane)];
+      if (iz < 0 || iz >= p_.z.in) continue;
+      for (int64_t ci = 0; ci < inputs; ++ci) {
+        const int64_t image = ((n_ * inputs + ci) * p_.z.in + iz) * p_.y.in;
+        for (int64_t slot = 0; slot < slots; ++slot) {
+          const int64_t iy = qy_ + slot_delta(slot);
+          if (iy < 0 || iy >= p_.y.in) continue;
+          float* to = t_.scratch + ((slot * planes + plane) * inputs + ci) * p_.pitch;
+          std::fill(to, to + before, 0.0f);
+          load_row(io_, t_.x, (image + iy) * p_.x.in + first + before, count, to + before);
+          std::fill(to + before + count, to + p_.pitch, 0.0f);
+          if (bounds) largest = hn::Max(largest, largest_magnitude(to));
+        }
+      }
+    }
+    if (bounds) {
+      const auto magnitude = std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(DI(), largest)));
+      const float* bound = t_.packed + 2 * p_.packed_floats();
+      // False for NaN.
+      in_range_ = bound[0] + bound[1] * magnitude < 100.0f;
+    }
+  }
+
+  VI largest_magnitude(const float* row) const {
+    VI largest = hn::Zero(DI());
+    for (int64_t i = 0; i < p_.pitch; i += kLanes) {
+      largest = hn::Max(largest, hn::BitCast(DI(), hn::Abs(hn::Load(D(), row + i))));
+    }
+    return largest;
+  }
+
+  int64_t slot_delta(int64_t slot) const {
+    const auto known = static_cast<int64_t>(p_.y.slot_delta.size());
+    return slot < known ? p_.y.slot_delta[static_cast<size_t>(slot)] : p_.y.first_delta + slot;
+  }
+
+  void enter_phase(int64_t rz, int64_t ry) {
+    tz_ = p_.z.begin(rz);
+    tz_end_ = p_.z.end(rz);
+    ty_ = p_.y.begin(ry);
+    ty_end_ = p_.y.end(ry);
+    first_step_ = p_.first_step(rz, ry);
+  }
+
+  // The (tz, ty) of the phase whose input rows exist, in runs. The deltas of a phase fall with k,
+  // so those of an axis that exist are neighbours.
+  void find_runs(int64_t qy) {
+    const int32_t rows = ty_end_ - ty_;
+    const auto exists = [](const FusedAxis& axis, int64_t q, int32_t tap) {
+      const int64_t i = q + axis.delta[static_cast<size_t>(tap)];
+      return i >= 0 && i < axis.in;
+    };
+    int32_t begin = ty_;
+    int32_t end = ty_end_;
+    while (begin < end && !exists(p_.y, qy, begin)) ++begin;
+    while (begin < end && !exists(p_.y, qy, end - 1)) --end;
+    run_count_ = 0;
+    if (begin == end) return;
+    for (int32_t tz = tz_; tz < tz_end_; ++tz) {
+      if (!exists(p_.z, qz_, tz)) continue;
+      const int32_t first = (tz - tz_) * rows + begin - ty_;
+      if (run_count_ > 0 && runs_[run_count_ - 1].begin + runs_[run_count_ - 1].count == first) {
+        runs_[run_count_ - 1].count += end - begin;
+      } else {
+        runs_[run_count_++] = {first, end - begin};
+      }
+    }
+  }
+
+  // The sums of a block for phase rx over the tile, or over one vector of it. packed: bias and
+  // weights as pack_fused lays them out.
+  template <Then kThen>
+  void sum(const FusedBlock& block, const float* packed, int64_t rx, float* sums,
+           int64_t sums_stride, float* per_column, int first = 0, int count = 0) {
+    const int64_t inputs = p_.problem.geometry.in_per_group();
+    const int64_t tap_rows = int64_t{tz_end_ - tz_} * (ty_end_ - ty_);
+    const int64_t step = first_step_ + tap_rows * p_.x.begin(rx) * inputs;
+    SumsArguments a;
+    a.x = x_ + block.input_channel * p_.pitch + first * kLanes;
+    a.offset = p_.step_offset.data() + step;
+    a.weight = packed + block.weight + step * block.count;
+    a.bias = packed + block.channel;
+    a.runs = runs_;
+    a.steps_per_row = static_cast<int32_t>((p_.x.end(rx) - p_.x.begin(rx)) * inputs);
+    a.run_count = run_count_;
+    a.sums = sums;
+    a.sums_stride = sums_stride;
+    a.per_column = per_column;
+    int left = count > 0 ? count : vectors_;
+    for (int vectors = p_.vectors; left > 0; vectors /= 2) {
+      a.pieces = left / vectors;
+      if (a.pieces == 0) continue;
+      sums_function<kThen>(block.count, vectors)(a);
+      const int64_t columns = int64_t{a.pieces} * vectors * kLanes;
+      a.x += columns;
+      a.sums += columns;
+      a.per_column += columns;
+      left -= a.pieces * vectors;
+    }
+  }
+
+  // Output row oh of the current plane, from the copy of base row `row` of the band.
+  void enter_row(int64_t row, int64_t oh) {
+    find_runs(qy_ + row);
+    x_ = t_.scratch + row * p_.row_floats();
+    at_ = (od_ * p_.y.out + oh) * p_.x.out + first_out_;
+  }
+
+  // Epilogues that need every channel of a voxel: one output row at a time.
+  void coupled_rows(int64_t rz, int64_t rows) {
+    for (int64_t ry = 0; ry < p_.y.stride; ++ry) {
+      enter_phase(rz, ry);
+      for (int64_t row = 0; row < rows; ++row) {
+        const int64_t oh = (qy_ + row) * p_.y.stride + ry;
+        if (oh >= p_.y.out) break;
+        enter_row(row, oh);
+        if (p_.problem.epilogue.kind == EpilogueKind::kSoftmaxSigmoid) {
+          softmax_row();
+        } else {
+          logsumexp_row();
+        }
+      }
+    }
+  }
+
+  // Epilogues value by value: a block of channels over several rows, so that its weights stay in
+  // the first-level cache and memory sees long runs of neighbours.
+  void elementwise_rows(int64_t rz, int64_t first_row, int64_t rows) {
+    const int64_t first_oh = (qy_ + first_row) * p_.y.stride;
+    const int64_t ohs = std::min(rows * p_.y.stride, p_.y.out - first_oh);
+    const int64_t columns = stride_ * p_.tile;
+    const bool adds = takes_add(p_.problem.epilogue.kind);
+    for (const FusedBlock& block : p_.blocks) {
+      at_ = (od_ * p_.y.out + first_oh) * p_.x.out + first_out_;
+      if (adds) prefetch_add(block, ohs);
+      for (int64_t i = 0; i < ohs; ++i) {
+        enter_phase(rz, i % p_.y.stride);
+        enter_row(first_row + i / p_.y.stride, first_oh + i);
+        for (int64_t rx = 0; rx < stride_; ++rx) {
+          sum<Then::kStore>(block, t_.packed, rx, sums_ + i * columns + rx * p_.tile,
+                            p_.group * p_.y.stride * columns, nullptr);
+        }
+      }
+      for (int64_t c = 0; c < block.count; ++c) {
+        for (int64_t i = 0; i < ohs; ++i) {
+          const float* sums = sums_ + (c * p_.group * p_.y.stride + i) * columns;
+          const auto value = [&](int64_t rx, int64_t v) HWY_ATTR {
+            return hn::Load(D(), sums + rx * p_.tile + v * kLanes);
+          };
+          at_ = (od_ * p_.y.out + first_oh + i) * p_.x.out + first_out_;
+          const int64_t at = element(block.channel + c);
+          if (adds) {
+            store_row_of<true>(at, value);
+          } else {
+            store_row_of<false>(at, value);
+          }
+        }
+      }
+    }
+  }
+
+  // Asks for the block's part of add while its sums are made.
+  void prefetch_add(const FusedBlock& block, int64_t rows) const {
+    const auto size = static_cast<int64_t>(element_size(io_));
+    constexpr int64_t kLine = 64;
+    for (int64_t c = 0; c < block.count; ++c) {
+      const char* at = static_cast<const char*>(t_.add) + element(block.channel + c) * size;
+      for (int64_t row = 0; row < rows; ++row, at += p_.x.out * size) {
+        for (int64_t byte = 0; byte < outs_ * size; byte += kLine) hwy::Prefetch(at + byte);
+      }
+    }
+  }
+
+  void softmax_row() {
+    const D d;
+    const int64_t stride = stride_ * p_.tile;
+    float* const largest = per_column_;
+    float* const inverse = per_column_ + stride;
+    std::fill(largest, largest + stride, -std::numeric_limits<float>::infinity());
+    for (const FusedBlock& block : p_.blocks) {
+      for (int64_t rx = 0; rx < stride_; ++rx) {
+        sum<Then::kStoreMax>(block, t_.packed, rx, sums_ + block.channel * stride + rx * p_.tile,
+                             stride, largest + rx * p_.tile);
+      }
+    }
+    // A row with NaN, +infinity or nothing but -infinity has a NaN among e, hence in the total.
+    for (int64_t rx = 0; rx < stride_; ++rx) {
+      for (int64_t v = 0; v < vectors_; ++v) {
+        const int64_t column = rx * p_.tile + v * kLanes;
+        const VF maximum = hn::Load(d, largest + column);
+        VF total = set(0.0f);
+        float* sums = sums_ + column;
+        for (int64_t c = 0; c < channels_; ++c, sums += stride) {
+          const VF below = hn::Sub(hn::Load(d, sums), maximum);
+          const VF e = exp_in_range(at_least(-87.3f, below));
+          total = hn::Add(total, e);
+          hn::Store(e, d, sums);
+        }
+        hn::Store(hn::Div(set(1.0f), total), d, inverse + column);
+      }
+    }
+    for (int64_t c = 0; c < channels_; ++c) {
+      const float* sums = sums_ + c * stride;
+      store_row_of<false>(element(c), [&](int64_t rx, int64_t v) HWY_ATTR {
+        const int64_t column = rx * p_.tile + v * kLanes;
+        return sigmoid_of_share(hn::Mul(hn::Load(d, sums + column), hn::Load(d, inverse + column)));
+      });
+    }
+  }
+
+  void logsumexp_row() {
+    const D d;
+    const int64_t columns = stride_ * p_.tile;
+    float* const totals = per_column_;
+    float* const results = per_column_ + columns;
+    std::fill(totals, totals + columns, 0.0f);
+    const float* const in_base_2 = t_.packed + p_.packed_floats();
+    for (int64_t rx = 0; rx < stride_; ++rx) {
+      for (const FusedBlock& block : p_.blocks) {
+        if (in_range_) {
+          sum<Then::kAddExp2InRange>(block, in_base_2, rx, nullptr, 0, totals + rx * p_.tile);
+        } else {
+          sum<Then::kAddExp2>(block, in_base_2, rx, nullptr, 0, totals + rx * p_.tile);
+        }
+      }
+    }
+    for (int64_t rx = 0; rx < stride_; ++rx) {
+      for (int v = 0; v < vectors_; ++v) {
+        const int64_t column = rx * p_.tile + v * kLanes;
+        hn::Store(swish_clamp_of(hn::Load(d, totals + column)), d, results + column);
+      }
+    }
+    if (!in_range_) repeat_untrusted(totals, results);
+    store_row_of<false>(n_ * plane_ + at_, [&](int64_t rx, int64_t v) HWY_ATTR {
+      return hn::Load(d, results + rx * p_.tile + v * kLanes);
+    });
+  }
+
+  HWY_NOINLINE void repeat_untrusted(const float* totals, float* results) {
+    // A term that was raised to 2^-126 adds at most 2^-26 of the smallest total that is trusted.
+    const VF smallest = set(0x1p-100f * static_cast<float>(channels_));
+    const VF infinity = set(std::numeric_limits<float>::infinity());
+    for (int64_t rx = 0; rx < stride_; ++rx) {
+      for (int v = 0; v < vectors_; ++v) {
+        const int64_t column = rx * p_.tile + v * kLanes;
+        const VF total = hn::Load(D(), totals + column);
+        const auto trusted = hn::And(hn::Ge(total, smallest), hn::Lt(total, infinity));
+        if (!hn::AllTrue(D(), trusted)) careful_logsumexp(rx, v, trusted, results + column);
+      }
+    }
+  }
+
+  // For totals that left the range in which nothing is lost: by the shared formulas, voxel by
+  // voxel.
+  HWY_NOINLINE void careful_logsumexp(int64_t rx, int vector, hn::Mask<D> trusted, float* results) {
+    for (const FusedBlock& block : p_.blocks) {
+      sum<Then::kStore>(block, t_.packed, rx, sums_ + block.channel * kLanes, kLanes, nullptr,
+                        vector, 1);
+    }
+    HWY_ALIGN float careful[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const auto logit = [&](int64_t c) { return sums_[c * kLanes + lane]; };
+      careful[lane] = swish_clamp(logsumexp<float>(channels_, logit), p_.problem.epilogue);
+    }
+    const VF kept = hn::Load(D(), results);
+    hn::Store(hn::IfThenElse(trusted, kept, hn::Load(D(), careful)), D(), results);
+  }
+
+  // From the sum of the channels' exponentials.
+  VF swish_clamp_of(VF total) const {
+    const Epilogue& e = p_.problem.epilogue;
+    const VF l = log_of_normal(total);
+    const VF below = hn::Add(set(1.0f), exp(hn::Neg(hn::Add(l, set(e.shift)))));
+    const VF gated = hn::Div(l, hn::Mul(below, set(e.divisor)));
+    return at_most(e.clamp_max, at_least(e.clamp_min, hn::Sub(gated, set(e.subtract))));
+  }
+
+  // The epilogue of a value that stands where it is stored.
+  template <bool kAdds>
+  VF finished(VF value, const float* add) const {
+    if constexpr (kAdds) {
+      const Epilogue& e = p_.problem.epilogue;
+      const VF t = hn::Add(value, hn::LoadU(D(), add));
+      const VF shifted = hn::Add(t, set(e.shift));
+      const VF gate = hn::Div(at_most(e.clamp_max, at_least(e.clamp_min, shifted)), set(e.divisor));
+      return hn::Mul(hn::Mul(t, gate), t);
+    } else {
+      return value;
+    }
+  }
+
+  // Index of the tile's first output in the row of channel c.
+  int64_t element(int64_t c) const { return (n_ * channels_ + c) * plane_ + at_; }
+
+  // Stores the outs_ outputs of the row from element at on; value(rx, v) is vector v of phase rx.
+  template <bool kAdds, typename Value>
+  void store_row_of(int64_t at, const Value& value) {
+    const D d;
+    int64_t v = 0;  // vectors of each phase that are done
+    if (io_ == DType::kFp32 && stride_ <= 2) {
+      float* out = static_cast<float*>(t_.out) + at;
+      const float* add = kAdds ? static_cast<const float*>(t_.add) + at : nullptr;
+      const int64_t whole = outs_ / (stride_ * kLanes);
+      const bool stream = p_.stream && reinterpret_cast<uintptr_t>(out) % sizeof(VF) == 0;
+      if (stride_ == 1) {
+        for (; v < whole; ++v, out += kLanes) {
+          put(finished<kAdds>(value(0, v), add), out, stream);
+          if (kAdds) add += kLanes;
+        }
+      } else {
+        for (; v < whole; ++v, out += 2 * kLanes) {
+          const Pair pair = interleave(value(0, v), value(1, v));
+          put(finished<kAdds>(pair.first, add), out, stream);
+          put(finished<kAdds>(pair.second, kAdds ? add + kLanes : add), out + kLanes, stream);
+          if (kAdds) add += 2 * kLanes;
+        }
+      }
+    }
+    const int64_t done = v * stride_ * kLanes;
+    if (done >= outs_) return;
+    float* const row = row_;
+    for (int64_t w = v; w < vectors_; ++w) {
+      float* to = row + (w - v) * stride_ * kLanes;
+      if (stride_ == 2) {
+        const Pair pair = interleave(value(0, w), value(1, w));
+        hn::StoreU(pair.first, d, to);
+        hn::StoreU(pair.second, d, to + kLanes);
+      } else {
+        for (int64_t rx = 0; rx < stride_; ++rx) {
+          HWY_ALIGN float lanes[kLanes];
+          hn::Store(value(rx, w), d, lanes);
+          for (int64_t lane = 0; lane < kLanes; ++lane) to[lane * stride_ + rx] = lanes[lane];
+        }
+      }
+    }
+    const int64_t left = outs_ - done;
+    if constexpr (kAdds) {
+      float* const add = row_ + stride_ * p_.tile;
+      load_row(io_, t_.add, at + done, left, add);
+      std::fill(add + left, add + (left + kLanes - 1) / kLanes * kLanes, 0.0f);
+      for (int64_t i = 0; i < left; i += kLanes) {
+        hn::StoreU(finished<true>(hn::LoadU(d, row + i), add + i), d, row + i);
+      }
+    }
+    store_row(io_, row, left, t_.out, at + done);
+  }
+
+  static HWY_INLINE void put(VF v, float* to, bool stream) {
+    if (stream) {
+      hn::Stream(v, D(), to);
+    } else {
+      hn::StoreU(v, D(), to);
+    }
+  }
+
+  const FusedTask& t_;
+  const FusedPlan& p_;
+  DType io_;
+  int64_t stride_;  // along W
+  int64_t channels_;
+  float* sums_;        // [channels at once, rx, tile]
+  float* per_column_;  // [2, rx, tile]
+  float* row_;         // [2, tile * stride]
+  FusedRun* runs_;
+  int32_t run_count_ = 0;
+  // The phase: its taps along D and H, and its first step for rx = 0.
+  int32_t tz_ = 0, tz_end_ = 0, ty_ = 0, ty_end_ = 0;
+  int64_t first_step_ = 0;
+  bool in_range_ = false;  // logits in base 2 are below 100 in magnitude
+  int64_t n_, qz_, qy_, qx_;
+  int64_t columns_;           // base columns of this tile
+  int vectors_;               // that hold them
+  int64_t first_out_;         // the first output column
+  int64_t outs_;              // output columns
+  const float* x_ = nullptr;  // the copy for the current base row
+  int64_t plane_ = 0;         // outputs of a channel
+  int64_t od_ = 0;
+  int64_t at_ = 0;  // the current row's place among them
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace volup
+HWY_AFTER_NAMESPACE();
+
+#endif  // VOLUP_CPU_FUSED_TASK_INL_H_

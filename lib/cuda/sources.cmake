@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The portable CUDA backend's sources, relative to lib/.
+set(VOLUP_CUDA_SOURCES
+  cuda/cuda_device.cpp
+  cuda/cudnn_api.cpp
+  cuda/cudnn_kernel.cpp
+  cuda/epilogue_pass.cu
+  cuda/mma_gather.cu
+  cuda/mma_rows.cu
+  cuda/simt_kernel.cu)
+
+# Sums name their FMAs. Elsewhere contraction could differ between instances of one template, and
+# with it the bits of one problem run by two of them.
+set_source_files_properties(cuda/epilogue_pass.cu cuda/simt_kernel.cu
+                            PROPERTIES COMPILE_OPTIONS -fmad=false)
