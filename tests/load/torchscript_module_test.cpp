@@ -1,0 +1,656 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The TorchScript module against real files: the cases, every spelling of spellings/, files of
+// other kinds, and files made from good ones by damage. What the loaded numbers compute is tested
+// where kernels are.
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "module_under_test.h"
+
+namespace volup::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const ModuleUnderTest& torchscript() {
+  static const ModuleUnderTest* const module = new ModuleUnderTest("libvolup_torchscript.so");
+  return *module;
+}
+
+std::string case_bytes(const std::string& name) {
+  return read_file(fs::path(VOLUP_TEST_CASES_DIR) / name);
+}
+std::string spelling_bytes(const std::string& name) {
+  return read_file(fs::path(VOLUP_TEST_SPELLINGS_DIR) / name);
+}
+
+template <typename Integer>
+Integer little_endian(const std::string& bytes, size_t at) {
+  Integer value = 0;
+  std::memcpy(&value, bytes.data() + at, sizeof(value));
+  return value;
+}
+template <typename Integer>
+void put(std::string* bytes, size_t at, Integer value) {
+  std::memcpy(bytes->data() + at, &value, sizeof(value));
+}
+
+// A zip's entries, read in the plainest way: these files are ours.
+struct Entry {
+  std::string name;
+  std::string content;
+  size_t central = 0;  // offset of its directory record
+  size_t data = 0;
+  size_t stored = 0;  // bytes at data
+};
+
+std::vector<Entry> entries_of(const std::string& zip) {
+  std::vector<Entry> entries;
+  const size_t end = zip.size() - 22;
+  size_t at = little_endian<uint32_t>(zip, end + 16);
+  for (int i = 0; i < little_endian<uint16_t>(zip, end + 10); ++i) {
+    Entry entry;
+    entry.central = at;
+    const bool deflated = little_endian<uint16_t>(zip, at + 10) == 8;
+    entry.stored = little_endian<uint32_t>(zip, at + 20);
+    entry.name = zip.substr(at + 46, little_endian<uint16_t>(zip, at + 28));
+    const size_t local = little_endian<uint32_t>(zip, at + 42);
+    entry.data = local + 30u + little_endian<uint16_t>(zip, local + 26) +
+                 little_endian<uint16_t>(zip, local + 28);
+    entry.content.resize(little_endian<uint32_t>(zip, at + 24));
+    if (deflated) {
+      z_stream stream{};
+      inflateInit2(&stream, -MAX_WBITS);
+      stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(zip.data()) + entry.data);
+      stream.avail_in = static_cast<uInt>(entry.stored);
+      stream.next_out = reinterpret_cast<Bytef*>(entry.content.data());
+      stream.avail_out = static_cast<uInt>(entry.content.size());
+      EXPECT_EQ(inflate(&stream, Z_FINISH), Z_STREAM_END);
+      inflateEnd(&stream);
+    } else {
+      entry.content = zip.substr(entry.data, entry.stored);
+    }
+    at += 46u + little_endian<uint16_t>(zip, at + 28) + little_endian<uint16_t>(zip, at + 30) +
+          little_endian<uint16_t>(zip, at + 32);
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+template <typename Integer>
+void append(std::string* bytes, Integer value) {
+  bytes->append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+// A sound zip of stored entries.
+std::string zip_of(const std::vector<Entry>& entries) {
+  std::string zip, directory;
+  for (const Entry& entry : entries) {
+    const uint32_t crc =
+        static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(entry.content.data()),
+                                    static_cast<uInt>(entry.content.size())));
+    const uint32_t offset = static_cast<uint32_t>(zip.size());
+    const auto common = [&](std::string* out) {
+      append<uint16_t>(out, 0);  // flags
+      append<uint16_t>(out, 0);  // stored
+      append<uint32_t>(out, 0);  // date and time
+      append<uint32_t>(out, crc);
+      append<uint32_t>(out, static_cast<uint32_t>(entry.content.size()));
+      append<uint32_t>(out, static_cast<uint32_t>(entry.content.size()));
+      append<uint16_t>(out, static_cast<uint16_t>(entry.name.size()));
+      append<uint16_t>(out, 0);  // extra
+    };
+    append<uint32_t>(&zip, 0x04034b50);
+    append<uint16_t>(&zip, 20);
+    common(&zip);
+    zip += entry.name + entry.content;
+    append<uint32_t>(&directory, 0x02014b50);
+    append<uint32_t>(&directory, 20);
+    common(&directory);
+    append<uint16_t>(&directory, 0);  // comment
+    append<uint32_t>(&directory, 0);  // disk, internal
+    append<uint32_t>(&directory, 0);  // external
+    append<uint32_t>(&directory, offset);
+    directory += entry.name;
+  }
+  const uint32_t offset = static_cast<uint32_t>(zip.size());
+  zip += directory;
+  append<uint32_t>(&zip, 0x06054b50);
+  append<uint32_t>(&zip, 0);
+  append<uint16_t>(&zip, static_cast<uint16_t>(entries.size()));
+  append<uint16_t>(&zip, static_cast<uint16_t>(entries.size()));
+  append<uint32_t>(&zip, static_cast<uint32_t>(directory.size()));
+  append<uint32_t>(&zip, offset);
+  append<uint16_t>(&zip, 0);
+  return zip;
+}
+
+bool refused_with(const Outcome& outcome, const std::string& word) {
+  return !outcome.ok() && outcome.text.find(word) != std::string::npos;
+}
+
+// ---- Cases -------------------------------------------------------------------------------------
+
+struct CaseRow {
+  const char* folder;
+  volup_epilogue_kind kind;
+  int64_t in, out, groups;
+  int64_t kernel[3], stride[3], padding[3], output_padding[3];
+  const char* unused;
+};
+constexpr CaseRow kCases[] = {
+    {"add_functional",
+     VOLUP_EPILOGUE_ADD_HARDSWISH,
+     4,
+     8,
+     1,
+     {3, 3, 3},
+     {2, 2, 2},
+     {1, 1, 1},
+     {1, 1, 1},
+     ""},
+    {"add_groups2",
+     VOLUP_EPILOGUE_ADD_HARDSWISH,
+     4,
+     8,
+     2,
+     {3, 3, 3},
+     {2, 2, 2},
+     {1, 1, 1},
+     {1, 1, 1},
+     "bias"},
+    {"add_seed",
+     VOLUP_EPILOGUE_ADD_HARDSWISH,
+     32,
+     64,
+     1,
+     {3, 3, 3},
+     {2, 2, 2},
+     {1, 1, 1},
+     {1, 1, 1},
+     "bias"},
+    {"add_wrapped_module_prefix",
+     VOLUP_EPILOGUE_ADD_HARDSWISH,
+     4,
+     8,
+     1,
+     {3, 3, 3},
+     {2, 2, 2},
+     {1, 1, 1},
+     {1, 1, 1},
+     "module.bias"},
+    {"lse_kernel2_stride2",
+     VOLUP_EPILOGUE_LOGSUMEXP_SWISH_CLAMP,
+     5,
+     7,
+     1,
+     {2, 2, 2},
+     {2, 2, 2},
+     {0, 0, 0},
+     {0, 0, 0},
+     ""},
+    {"lse_nan_inf",
+     VOLUP_EPILOGUE_LOGSUMEXP_SWISH_CLAMP,
+     3,
+     16,
+     1,
+     {3, 3, 3},
+     {2, 2, 2},
+     {1, 1, 1},
+     {0, 0, 0},
+     ""},
+    {"lse_other_spelling",
+     VOLUP_EPILOGUE_LOGSUMEXP_SWISH_CLAMP,
+     3,
+     6,
+     1,
+     {3, 3, 3},
+     {2, 2, 2},
+     {1, 1, 1},
+     {0, 0, 0},
+     ""},
+    {"lse_seed",
+     VOLUP_EPILOGUE_LOGSUMEXP_SWISH_CLAMP,
+     3,
+     16,
+     1,
+     {3, 3, 3},
+     {2, 2, 2},
+     {1, 1, 1},
+     {0, 0, 0},
+     ""},
+    {"softmax_anisotropic",
+     VOLUP_EPILOGUE_SOFTMAX_SIGMOID,
+     6,
+     10,
+     1,
+     {1, 3, 3},
+     {1, 2, 2},
+     {0, 1, 1},
+     {0, 1, 1},
+     ""},
+    {"softmax_half_weights",
+     VOLUP_EPILOGUE_SOFTMAX_SIGMOID,
+     4,
+     8,
+     1,
+     {3, 3, 3},
+     {2, 2, 2},
+     {1, 1, 1},
+     {1, 1, 1},
+     ""},
+    {"softmax_large_logits",
+     VOLUP_EPILOGUE_SOFTMAX_SIGMOID,
+     4,
+     8,
+     1,
+     {3, 3, 3},
+     {2, 2, 2},
+     {1, 1, 1},
+     {1, 1, 1},
+     ""},
+    {"softmax_no_bias",
+     VOLUP_EPILOGUE_SOFTMAX_SIGMOID,
+     4,
+     9,
+     1,
+     {3, 3, 3},
+     {2, 2, 2},
+     {1, 1, 1},
+     {1, 1, 1},
+     ""},
+    {"softmax_seed",
+     VOLUP_EPILOGUE_SOFTMAX_SIGMOID,
+     32,
+     64,
+     1,
+     {3, 3, 3},
+     {2, 2, 2},
+     {1, 1, 1},
+     {1, 1, 1},
+     ""},
+};
+
+class Cases : public testing::TestWithParam<CaseRow> {};
+
+TEST_P(Cases, GeometryConstantsAndWeightsAreRead) {
+  const CaseRow& row = GetParam();
+  std::vector<float> first_weight, first_bias;
+  int files = 0;
+  for (const auto& file : fs::directory_iterator(fs::path(VOLUP_TEST_CASES_DIR) / row.folder)) {
+    if (file.path().extension() != ".pt") continue;
+    SCOPED_TRACE(file.path().string());
+    ++files;
+    const std::string bytes = read_file(file.path());
+    const Outcome outcome = torchscript().load(bytes);
+    ASSERT_TRUE(outcome.ok()) << outcome.text;
+    const volup_geometry& g = outcome.model.geometry;
+    EXPECT_EQ(g.struct_size, sizeof(volup_geometry));
+    EXPECT_EQ(outcome.model.epilogue.kind, row.kind);
+    EXPECT_EQ(g.in_channels, row.in);
+    EXPECT_EQ(g.out_channels, row.out);
+    EXPECT_EQ(g.groups, row.groups);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(g.kernel[i], row.kernel[i]) << i;
+      EXPECT_EQ(g.stride[i], row.stride[i]) << i;
+      EXPECT_EQ(g.padding_begin[i], row.padding[i]) << i;
+      EXPECT_EQ(g.padding_end[i], row.padding[i]) << i;
+      EXPECT_EQ(g.output_padding[i], row.output_padding[i]) << i;
+      EXPECT_EQ(g.dilation[i], 1) << i;
+    }
+    // Freezing drops what is not used.
+    EXPECT_EQ(outcome.unused(), file.path().stem() == "frozen" ? "" : row.unused);
+    EXPECT_STREQ(outcome.model.kind, "torchscript");
+    EXPECT_NE(Outcome::or_empty(outcome.model.producer).find("PyTorch"), std::string::npos);
+    const bool half = std::string(row.folder) == "softmax_half_weights";
+    EXPECT_STREQ(outcome.model.weight_dtype, half ? "float16" : "float32");
+
+    ASSERT_EQ(outcome.model.weight_count,
+              row.in * row.out / row.groups * row.kernel[0] * row.kernel[1] * row.kernel[2]);
+    if (!half) {
+      // Tensors lie in the archive as they are.
+      const std::string stored(reinterpret_cast<const char*>(outcome.model.weight),
+                               outcome.weight().size() * sizeof(float));
+      EXPECT_NE(bytes.find(stored), std::string::npos);
+    }
+    EXPECT_EQ(outcome.model.bias_count, std::string(row.folder) == "softmax_no_bias" ? 0 : row.out);
+    if (first_weight.empty()) {
+      first_weight = outcome.weight();
+      first_bias = outcome.bias();
+    }
+    EXPECT_EQ(first_weight, outcome.weight());
+    EXPECT_EQ(first_bias, outcome.bias());
+  }
+  EXPECT_GE(files, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(TorchScript, Cases, testing::ValuesIn(kCases),
+                         [](const auto& row) { return std::string(row.param.folder); });
+
+TEST(TorchScriptCases, ConstantsOfTheGate) {
+  const Outcome outcome = torchscript().load(case_bytes("lse_kernel2_stride2/traced.pt"));
+  ASSERT_TRUE(outcome.ok()) << outcome.text;
+  const volup_epilogue& e = outcome.model.epilogue;
+  EXPECT_EQ(e.shift, 3.0f);
+  EXPECT_EQ(e.divisor, 6.0f);
+  EXPECT_EQ(e.subtract, 0.180899307f);
+  EXPECT_EQ(e.clamp_min, -1.0f);
+  EXPECT_EQ(e.clamp_max, 1.0f);
+}
+
+TEST(TorchScriptCases, RefusalsNameTheOperationItsPlaceAndTheNeed) {
+  const Outcome relu = torchscript().load(case_bytes("refuse_relu/scripted.pt"));
+  EXPECT_EQ(relu.status, VOLUP_STATUS_UNSUPPORTED);
+  EXPECT_TRUE(refused_with(relu, "aten::relu")) << relu.text;
+  EXPECT_TRUE(refused_with(relu, "case_models.py:63")) << relu.text;
+  EXPECT_TRUE(refused_with(relu, "need logsumexp over channels")) << relu.text;
+  const Outcome softmax = torchscript().load(case_bytes("refuse_softmax_depth/traced.pt"));
+  EXPECT_EQ(softmax.status, VOLUP_STATUS_UNSUPPORTED);
+  EXPECT_TRUE(refused_with(softmax, "aten::softmax, over axis 2")) << softmax.text;
+}
+
+TEST(TorchScriptCases, BadFilesAreNamedForWhatTheyAre) {
+  const struct {
+    const char* name;
+    const char* word;
+  } kBad[] = {{"bad/empty.pt", "empty file"},
+              {"bad/state_dict_not_torchscript.pt", "state_dict"},
+              {"bad/text.pt", "text"},
+              {"bad/truncated.pt", "truncated"}};
+  for (const auto& bad : kBad) {
+    const Outcome outcome = torchscript().load(case_bytes(bad.name));
+    EXPECT_EQ(outcome.status, VOLUP_STATUS_UNREADABLE) << bad.name;
+    EXPECT_TRUE(refused_with(outcome, bad.word)) << bad.name << ": " << outcome.text;
+  }
+}
+
+// ---- Spellings ---------------------------------------------------------------------------------
+
+TEST(TorchScriptSpellings, EachIsReadOrRefusedAsItsLineSays) {
+  std::istringstream lines(spelling_bytes("expect.txt"));
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    const size_t tab = line.find('\t'), second = line.find('\t', tab + 1);
+    const std::string name = line.substr(0, tab);
+    const std::string expect = line.substr(tab + 1, second - tab - 1);
+    const std::string word = line.substr(second + 1);
+    SCOPED_TRACE(line);
+    const Outcome outcome = torchscript().load(spelling_bytes(name));
+    if (expect == "refuse") {
+      EXPECT_FALSE(outcome.ok());
+      EXPECT_TRUE(refused_with(outcome, word)) << outcome.text;
+      continue;
+    }
+    ASSERT_TRUE(outcome.ok()) << outcome.text;
+    const volup_epilogue& e = outcome.model.epilogue;
+    std::istringstream fields(expect);
+    fields.imbue(std::locale::classic());
+    char letter = 0;
+    fields >> letter;
+    EXPECT_EQ("IABC"[e.kind], letter);
+    if (letter == 'A') {
+      float shift, divisor, subtract, low, high;
+      fields >> shift >> divisor >> subtract >> low >> high;
+      EXPECT_EQ(std::vector<float>({e.shift, e.divisor, e.subtract, e.clamp_min, e.clamp_max}),
+                std::vector<float>({shift, divisor, subtract, low, high}));
+    } else if (letter == 'C') {
+      float shift, divisor, low, high;
+      fields >> shift >> divisor >> low >> high;
+      EXPECT_EQ(std::vector<float>({e.shift, e.divisor, e.clamp_min, e.clamp_max}),
+                std::vector<float>({shift, divisor, low, high}));
+    }
+    if (word == "-") {
+      EXPECT_EQ(outcome.notes(), "");
+    } else {
+      EXPECT_NE(outcome.notes().find(word), std::string::npos) << outcome.notes();
+    }
+  }
+  EXPECT_GT(count, 100);
+}
+
+TEST(TorchScriptSpellings, EveryAxisOfTheGeometryIsItsOwn) {
+  const Outcome outcome = torchscript().load(spelling_bytes("BFunctionalConvolution_traced.pt"));
+  ASSERT_TRUE(outcome.ok()) << outcome.text;
+  const volup_geometry& g = outcome.model.geometry;
+  const auto axes = [](const int64_t(&values)[3]) {
+    return std::vector<int64_t>(values, values + 3);
+  };
+  using Axes = std::vector<int64_t>;
+  EXPECT_EQ(axes(g.kernel), Axes({1, 2, 3}));
+  EXPECT_EQ(axes(g.stride), Axes({1, 2, 3}));
+  EXPECT_EQ(axes(g.padding_begin), Axes({0, 0, 1}));
+  EXPECT_EQ(axes(g.output_padding), Axes({0, 1, 2}));
+  EXPECT_EQ(axes(g.dilation), Axes({3, 1, 1}));
+  EXPECT_EQ(g.in_channels, 2);
+  EXPECT_EQ(g.out_channels, 4);
+  EXPECT_EQ(g.groups, 2);
+}
+
+// The weights as the archive stores them, by the size of their entry.
+template <typename Stored>
+std::vector<Stored> stored_weights(const std::string& name) {
+  std::vector<Stored> values(2 * 3 * 2 * 2 * 2);
+  for (const Entry& entry : entries_of(spelling_bytes(name))) {
+    if (entry.name.find("/data/") == std::string::npos ||
+        entry.content.size() != values.size() * sizeof(Stored)) {
+      continue;
+    }
+    std::memcpy(values.data(), entry.content.data(), entry.content.size());
+    return values;
+  }
+  ADD_FAILURE() << "no weights in " << name;
+  return values;
+}
+
+TEST(TorchScriptSpellings, WeightsOfOtherTypesAndStridesAreConverted) {
+  const auto loaded = [](const char* name, const char* type) {
+    const Outcome outcome = torchscript().load(spelling_bytes(name));
+    EXPECT_TRUE(outcome.ok()) << outcome.text;
+    EXPECT_STREQ(outcome.model.weight_dtype, type);
+    return outcome.weight();
+  };
+  const auto wide = stored_weights<double>("weights_double.pt");
+  EXPECT_EQ(loaded("weights_double.pt", "float64"), std::vector<float>(wide.begin(), wide.end()));
+
+  std::vector<float> brain;
+  for (const uint16_t bits : stored_weights<uint16_t>("weights_bfloat16.pt")) {
+    brain.push_back(std::bit_cast<float>(uint32_t{bits} << 16));
+  }
+  EXPECT_EQ(loaded("weights_bfloat16.pt", "bfloat16"), brain);
+
+  std::vector<float> half;
+  for (const uint16_t bits : stored_weights<uint16_t>("weights_half.pt")) {
+    const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+    const double value =
+        exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
+    half.push_back(static_cast<float>(bits >> 15 ? -value : value));
+  }
+  EXPECT_EQ(loaded("weights_half.pt", "float16"), half);
+
+  // Stored [in, D, H, W, out].
+  const auto last = stored_weights<float>("weights_channels_last.pt");
+  std::vector<float> dense;
+  for (int in = 0; in < 2; ++in) {
+    for (int out = 0; out < 3; ++out) {
+      for (int tap = 0; tap < 8; ++tap) dense.push_back(last[(in * 8 + tap) * 3 + out]);
+    }
+  }
+  EXPECT_EQ(loaded("weights_channels_last.pt", "float32"), dense);
+}
+
+// ---- Damage ------------------------------------------------------------------------------------
+
+// Not the last byte: its last bits mean nothing where the entry is deflated.
+TEST(TorchScriptDamage, AFlippedByteInAnyEntryFailsItsChecksum) {
+  for (const char* name : {"add_functional/traced.pt", "lse_seed/frozen.pt"}) {
+    const std::string good = case_bytes(name);
+    for (const Entry& entry : entries_of(good)) {
+      for (const size_t at :
+           {entry.data, entry.data + entry.stored / 2, entry.data + entry.stored - 2}) {
+        std::string bad = good;
+        bad[at] = static_cast<char>(bad[at] ^ 0x10);
+        const Outcome outcome = torchscript().load(bad);
+        EXPECT_EQ(outcome.status, VOLUP_STATUS_UNREADABLE) << entry.name << " at " << at;
+        EXPECT_TRUE(refused_with(outcome, entry.name)) << outcome.text;
+      }
+    }
+  }
+}
+
+TEST(TorchScriptDamage, EveryTruncationIsRefused) {
+  const std::string good = case_bytes("add_functional/traced.pt");
+  for (size_t size = 0; size < good.size(); size += size < good.size() - 600 ? 61 : 1) {
+    const Outcome outcome = torchscript().load(good.substr(0, size));
+    ASSERT_EQ(outcome.status, VOLUP_STATUS_UNREADABLE) << "first " << size << " bytes";
+    ASSERT_FALSE(outcome.text.empty());
+  }
+  EXPECT_FALSE(torchscript().load(good + '\0').ok());
+}
+
+TEST(TorchScriptDamage, AByteAnywhereGivesTheSameModelOrWords) {
+  const std::string good = case_bytes("add_functional/scripted.pt");
+  const Outcome whole = torchscript().load(good);
+  ASSERT_TRUE(whole.ok());
+  std::mt19937_64 random(20240607);
+  int accepted = 0;
+  for (int i = 0; i < 4000; ++i) {
+    std::string bad = good;
+    const size_t at = random() % bad.size();
+    const char bit = static_cast<char>(1 << (random() % 8));
+    bad[at] = static_cast<char>(bad[at] ^ bit);
+    const Outcome outcome = torchscript().load(bad);
+    if (!outcome.ok()) {
+      ASSERT_FALSE(outcome.text.empty()) << "seed 20240607, round " << i << ", byte " << at;
+      continue;
+    }
+    // Bytes between entries and times are nobody's.
+    ++accepted;
+    ASSERT_EQ(outcome.weight(), whole.weight()) << "byte " << at;
+    ASSERT_EQ(outcome.bias(), whole.bias()) << "byte " << at;
+  }
+  EXPECT_LT(accepted, 2000);
+}
+
+TEST(TorchScriptDamage, ADirectoryThatLiesIsRefused) {
+  const std::string good = case_bytes("add_functional/traced.pt");
+  const std::vector<Entry> entries = entries_of(good);
+  const auto changed = [&good](size_t at, auto value) {
+    std::string bad = good;
+    put(&bad, at, value);
+    return torchscript().load(bad);
+  };
+  const size_t record = entries[0].central, next = entries[1].central;
+  EXPECT_EQ(changed(record + 8, uint16_t{0x0801}).status, VOLUP_STATUS_UNSUPPORTED);  // encrypted
+  EXPECT_TRUE(refused_with(changed(record + 8, uint16_t{0x0801}), "encrypted"));
+  EXPECT_TRUE(refused_with(changed(record + 10, uint16_t{93}), "compression method 93"));
+  EXPECT_TRUE(refused_with(changed(record + 24, uint32_t{1} << 30), "more than they can hold"));
+  EXPECT_TRUE(refused_with(changed(record + 42, uint32_t{1} << 30), "no local header"));
+  EXPECT_FALSE(changed(next + 42, little_endian<uint32_t>(good, record + 42)).ok());
+  EXPECT_FALSE(changed(good.size() - 12, uint16_t{3}).ok());  // number of entries
+}
+
+TEST(TorchScriptDamage, ASoundZipOfStoredEntriesLoads) {
+  const std::vector<Entry> entries = entries_of(case_bytes("add_functional/traced.pt"));
+  const Outcome outcome = torchscript().load(zip_of(entries));
+  EXPECT_TRUE(outcome.ok()) << outcome.text;
+}
+
+TEST(TorchScriptDamage, NamesThatMisleadAreRefused) {
+  const std::vector<Entry> good = entries_of(case_bytes("add_functional/traced.pt"));
+  const auto with = [&good](const std::string& name, const std::string& content) {
+    std::vector<Entry> entries = good;
+    Entry entry;
+    entry.name = name;
+    entry.content = content;
+    entries.push_back(entry);
+    return torchscript().load(zip_of(entries));
+  };
+  EXPECT_TRUE(with("traced.pt/extra/note", "x").ok());
+  EXPECT_TRUE(refused_with(with("traced.pt/DATA.pkl", "x"), "twice"));
+  EXPECT_TRUE(refused_with(with("traced.pt/../../x", "x"), "plain relative path"));
+  EXPECT_TRUE(refused_with(with("/x", "x"), "plain relative path"));
+  EXPECT_TRUE(refused_with(with(std::string("traced.pt/a\0b", 13), "x"), "plain relative path"));
+  EXPECT_TRUE(refused_with(with("other/x", "x"), "more than one folder"));
+  EXPECT_TRUE(refused_with(with("traced.pt/model.json", "{}"), "before 1.4"));
+  EXPECT_TRUE(refused_with(with("traced.pt/.data/extern_modules", ""), "torch.package"));
+  const Outcome state = with("traced.pt/code/__torch__/x.PY", "def __setstate__(self): pass\n");
+  EXPECT_EQ(state.status, VOLUP_STATUS_UNSUPPORTED);
+  EXPECT_TRUE(refused_with(state, "__setstate__")) << state.text;
+}
+
+// Entries changed under a checksum that fits: what reaches libtorch must not bring it down.
+TEST(TorchScriptDamage, ChangedEntriesWithSoundChecksumsNeverCrash) {
+  std::mt19937_64 random(77);
+  for (const char* name :
+       {"lse_seed/frozen.pt", "softmax_no_bias/scripted.pt", "add_functional/traced.pt"}) {
+    const std::vector<Entry> good = entries_of(case_bytes(name));
+    for (int round = 0; round < 400; ++round) {
+      std::vector<Entry> entries = good;
+      Entry& entry = entries[random() % entries.size()];
+      const int changes = 1 + static_cast<int>(random() % 3);
+      for (int i = 0; i < changes && !entry.content.empty(); ++i) {
+        const size_t at = random() % entry.content.size();
+        switch (random() % 3) {
+          case 0:
+            entry.content[at] = static_cast<char>(random());
+            break;
+          case 1:
+            entry.content.erase(at, 1 + random() % 4);
+            break;
+          default:
+            entry.content.insert(at, entry.content.substr(random() % entry.content.size(), 5));
+        }
+      }
+      const Outcome outcome = torchscript().load(zip_of(entries));
+      ASSERT_TRUE(outcome.ok() || !outcome.text.empty())
+          << name << ", seed 77, round " << round << ", entry " << entry.name;
+    }
+  }
+}
+
+// ---- Manners -----------------------------------------------------------------------------------
+
+TEST(TorchScriptModule, LoadsFromSeveralThreads) {
+  const std::string bytes = case_bytes("softmax_anisotropic/scripted.pt");
+  const Outcome first = torchscript().load(bytes);
+  ASSERT_TRUE(first.ok()) << first.text;
+  std::vector<std::thread> threads;
+  std::vector<int> wrong(4, 0);
+  for (size_t t = 0; t < wrong.size(); ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 5; ++i) {
+        const Outcome outcome = torchscript().load(bytes);
+        wrong[t] += !outcome.ok() || outcome.weight() != first.weight();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, std::vector<int>(wrong.size(), 0));
+}
+
+TEST(TorchScriptModule, PrintsNothing) {
+  testing::internal::CaptureStderr();
+  testing::internal::CaptureStdout();
+  torchscript().load(case_bytes("lse_seed/traced.pt"));
+  torchscript().load(case_bytes("refuse_relu/scripted.pt"));
+  torchscript().load(spelling_bytes("other_broken_code.pt"));
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+TEST(TorchScriptModule, SaysWhatItStandsOnAndCannotWrite) {
+  EXPECT_NE(std::string(torchscript().abi().library).find("libtorch"), std::string::npos);
+  EXPECT_EQ(torchscript().abi().save, nullptr);
+}
+
+}  // namespace
+}  // namespace volup::test
