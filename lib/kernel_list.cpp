@@ -7,6 +7,7 @@
 #if VOLUP_WITH_CUDA
 #include "cuda/cuda_kernels.h"
 #include "cuda/mma_kernels.h"
+#include "cuda/sm90_kernels.h"
 #endif
 
 namespace volup {
@@ -15,6 +16,7 @@ std::span<const Kernel* const> kernel_list() {
   static const Kernel* const kList[] = {
 #if VOLUP_WITH_CUDA
     &cuda_mma_rows_kernel(),  // few channels, stride 2: all phases of a row, tensor cores
+    &cuda_sm90_kernel(),      // wgmma, operands split by a loader warpgroup
     &cuda_mma_kernel(),       // any geometry, operands gathered, tensor cores
     &cuda_simt_kernel(),      // every shape, fp32 FMA
     &cuda_cudnn_kernel(),     // cuDNN data gradient + fused epilogue pass

@@ -8,7 +8,15 @@ set(VOLUP_CUDA_SOURCES
   cuda/epilogue_pass.cu
   cuda/mma_gather.cu
   cuda/mma_rows.cu
-  cuda/simt_kernel.cu)
+  cuda/simt_kernel.cu
+  cuda/sm90_kernels.cpp
+  cuda/sm90_plan.cpp)
+
+# For compute capability 9.0 alone (wgmma).
+set(VOLUP_CUDA_SM90A_SOURCES
+  cuda/sm90_16bit.cu
+  cuda/sm90_fp32.cu
+  cuda/sm90_tf32.cu)
 
 # Sums name their FMAs. Elsewhere contraction could differ between instances of one template, and
 # with it the bits of one problem run by two of them.

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The PTX instructions that kernels use and CUDA C++ does not name. One instruction, one function;
+// each cites its section of the PTX ISA. No algorithm lives here.
+#ifndef VOLUP_CUDA_PTX_H_
+#define VOLUP_CUDA_PTX_H_
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <type_traits>
+
+namespace volup::ptx {
+
+// "Special Registers" and address spaces: the 32-bit address of a generic pointer to shared memory.
+__device__ inline uint32_t shared_address(const void* pointer) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+// No instruction: a value the compiler knows nothing of, so that what is computed from it is not
+// shared with (and kept in registers from) an earlier computation of the same.
+template <typename T>
+__device__ inline T* opaque(T* pointer) {
+  asm volatile("" : "+l"(pointer));
+  return pointer;
+}
+
+// ---- Half-precision and special-function arithmetic --------------------------------------------
+
+// "ex2": 2^x, flushing subnormal results to 0.
+__device__ inline float ex2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// "rcp": 1 / x.
+__device__ inline float rcp(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// "fma" with .sat: clamp(a * b + c, 0, 1); NaN gives 0.
+__device__ inline float fma_saturate(float a, float b, float c) {
+  float d;
+  asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(d) : "f"(a), "f"(b), "f"(c));
+  return d;
+}
+
+// "cvt": two floats to packed bf16, round to nearest even; low takes the lower half.
+__device__ inline uint32_t pack_bf16(float low, float high) {
+  uint32_t packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+
+// "cvt": two floats to packed fp16, round to nearest even; low takes the lower half.
+__device__ inline uint32_t pack_fp16(float low, float high) {
+  uint32_t packed;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+
+// ---- Barriers ----------------------------------------------------------------------------------
+
+// "bar": waits for count threads of the block at barrier id.
+__device__ inline void named_barrier_sync(uint32_t id, uint32_t count) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(count) : "memory");
+}
+
+// "mbarrier.init".
+__device__ inline void mbarrier_init(uint64_t* barrier, uint32_t count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count)
+               : "memory");
+}
+
+// "fence": makes mbarrier.init visible to the asynchronous proxy.
+__device__ inline void fence_mbarrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// "mbarrier.arrive".
+__device__ inline void mbarrier_arrive(uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
+               : "memory");
+}
+
+// "mbarrier.arrive.expect_tx": arrives and expects bytes of asynchronous copies.
+__device__ inline void mbarrier_arrive_expect(uint64_t* barrier, uint32_t bytes) {
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes)
+      : "memory");
+}
+
+// "mbarrier.try_wait": whether the phase of this parity has completed; may suspend for a while.
+__device__ inline bool mbarrier_try_wait(uint64_t* barrier, uint32_t parity) {
+  uint32_t done;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}"
+      : "=r"(done)
+      : "r"(shared_address(barrier)), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
+// "fence.proxy.async": this thread's ordinary writes to shared memory before it are seen by
+// asynchronous reads (wgmma, bulk copies) that are ordered after it.
+__device__ inline void fence_proxy_async() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// ---- Bulk copies -------------------------------------------------------------------------------
+
+// "cp.async.bulk": bytes (a multiple of 16, both ends aligned to 16) from global to shared memory,
+// counted on barrier.
+__device__ inline void bulk_copy(void* shared, const void* global, uint32_t bytes,
+                                 uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared_address(shared)),
+      "l"(global), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
+}
+
+// ---- Programmatic dependent launch -------------------------------------------------------------
+
+// "griddepcontrol.wait": until the grids this one depends on have completed.
+__device__ inline void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+// "griddepcontrol.launch_dependents".
+__device__ inline void grid_launch_dependents() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+// ---- Warpgroup matrix multiply (sm_90a) --------------------------------------------------------
+
+// "setmaxnreg".
+template <int kRegisters>
+__device__ inline void registers_increase() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ inline void registers_decrease() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+// "wgmma.fence".
+__device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+// "wgmma.commit_group".
+__device__ inline void wgmma_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// "wgmma.wait_group": until at most kPending groups are under way.
+template <int kPending>
+__device__ inline void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+// "Matrix Descriptor Format" of wgmma: a K-major operand in shared memory, rows of 64 bytes,
+// 64-byte swizzle (bits 4 and 5 of an address are XORed with its bits 7 and 8). group_stride: bytes
+// from 8 rows to the next 8.
+__device__ inline uint64_t matrix_descriptor_64(uint32_t address, uint32_t group_stride) {
+  return static_cast<uint64_t>((address & 0x3FFFF) >> 4) | static_cast<uint64_t>(1) << 16 |
+         static_cast<uint64_t>(group_stride >> 4) << 32 | static_cast<uint64_t>(2) << 62;
+}
+
+// "wgmma.mma_async": d = a * b (+ d where accumulate is not 0), m64n64k16, a and b in shared
+// memory.
+#define VOLUP_PTX_WGMMA_N64(TYPE)                                                                  \
+  asm volatile(                                                                                    \
+      "{\n"                                                                                        \
+      ".reg .pred p;\n"                                                                            \
+      "setp.ne.b32 p, %34, 0;\n"                                                                   \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE                                  \
+      " {"                                                                                         \
+      "%0, %1, %2, %3, %4, %5, %6, %7, "                                                           \
+      "%8, %9, %10, %11, %12, %13, %14, %15, "                                                     \
+      "%16, %17, %18, %19, %20, %21, %22, %23, "                                                   \
+      "%24, %25, %26, %27, %28, %29, %30, %31}, "                                                  \
+      "%32, %33, p, 1, 1, 0, 0;\n"                                                                 \
+      "}"                                                                                          \
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),        \
+        "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),    \
+        "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), \
+        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), \
+        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])                                         \
+      : "l"(a), "l"(b), "r"(accumulate))
+
+// "wgmma.mma_async": d = a * b (+ d where accumulate is not 0), m64n128k16, a and b in shared
+// memory.
+#define VOLUP_PTX_WGMMA_N128(TYPE)                                                                 \
+  asm volatile(                                                                                    \
+      "{\n"                                                                                        \
+      ".reg .pred p;\n"                                                                            \
+      "setp.ne.b32 p, %66, 0;\n"                                                                   \
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE                                 \
+      " {"                                                                                         \
+      "%0, %1, %2, %3, %4, %5, %6, %7, "                                                           \
+      "%8, %9, %10, %11, %12, %13, %14, %15, "                                                     \
+      "%16, %17, %18, %19, %20, %21, %22, %23, "                                                   \
+      "%24, %25, %26, %27, %28, %29, %30, %31, "                                                   \
+      "%32, %33, %34, %35, %36, %37, %38, %39, "                                                   \
+      "%40, %41, %42, %43, %44, %45, %46, %47, "                                                   \
+      "%48, %49, %50, %51, %52, %53, %54, %55, "                                                   \
+      "%56, %57, %58, %59, %60, %61, %62, %63}, "                                                  \
+      "%64, %65, p, 1, 1, 0, 0;\n"                                                                 \
+      "}"                                                                                          \
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),        \
+        "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),    \
+        "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), \
+        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), \
+        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), \
+        "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), \
+        "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), \
+        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
+        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), \
+        "+f"(d[63])                                                                                \
+      : "l"(a), "l"(b), "r"(accumulate))
+
+// T is __half or __nv_bfloat16; d has kN / 2 floats a thread.
+template <int kN, typename T>
+__device__ inline void wgmma(float (&d)[kN / 2], uint64_t a, uint64_t b, uint32_t accumulate) {
+  static_assert(kN == 64 || kN == 128);
+  if constexpr (kN == 64 && std::is_same_v<T, __half>) {
+    VOLUP_PTX_WGMMA_N64("f16");
+  } else if constexpr (kN == 64) {
+    VOLUP_PTX_WGMMA_N64("bf16");
+  } else if constexpr (std::is_same_v<T, __half>) {
+    VOLUP_PTX_WGMMA_N128("f16");
+  } else {
+    VOLUP_PTX_WGMMA_N128("bf16");
+  }
+}
+
+#undef VOLUP_PTX_WGMMA_N64
+#undef VOLUP_PTX_WGMMA_N128
+
+}  // namespace volup::ptx
+
+#endif  // VOLUP_CUDA_PTX_H_

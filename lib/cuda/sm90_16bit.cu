@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Instances of the sm_90a kernel: fp16 and bf16 I/O and products.
+#include "cuda/sm90_kernel.cuh"
+#include "cuda/sm90_launch.h"
+
+namespace volup::sm90 {
+namespace {
+
+template <Engine kEngine, EpilogueKind kKind, typename Io, int kN>
+Instance instance(DType io) {
+  return {kEngine, kKind, io, kN,
+          reinterpret_cast<const void*>(&fused_kernel<kEngine, kKind, Io, kN>)};
+}
+
+}  // namespace
+
+std::span<const Instance> bits16_instances() {
+  using enum Engine;
+  using enum EpilogueKind;
+  static const Instance kInstances[] = {
+      instance<kFp16x1, kIdentity, __half, 64>(DType::kFp16),
+      instance<kFp16x1, kAddHardswish, __half, 64>(DType::kFp16),
+      instance<kFp16x1, kSoftmaxSigmoid, __half, 64>(DType::kFp16),
+      instance<kBf16x1, kIdentity, __nv_bfloat16, 64>(DType::kBf16),
+      instance<kBf16x1, kAddHardswish, __nv_bfloat16, 64>(DType::kBf16),
+      instance<kBf16x1, kSoftmaxSigmoid, __nv_bfloat16, 64>(DType::kBf16),
+  };
+  return kInstances;
+}
+
+}  // namespace volup::sm90

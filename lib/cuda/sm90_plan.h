@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From a problem to what "cuda/sm90" launches: engine, class table, use of shared memory, packed
+// weights, deal of blocks to classes. Pure functions on the host; no CUDA call.
+#ifndef VOLUP_CUDA_SM90_PLAN_H_
+#define VOLUP_CUDA_SM90_PLAN_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "cuda/sm90_layout.h"
+#include "kernel.h"
+
+namespace volup::sm90 {
+
+// What depends on the model, precision and I/O type, and not on sizes.
+struct Plan {
+  Engine engine = Engine::kBf16x3;
+  int channels = 64;  // kN
+  int chunks = 1;
+  int channel_tiles = 1;
+  std::vector<Class> classes;
+  int64_t weight_bytes = 0;
+  size_t shared_bytes = 0;
+
+  // Offsets in the packed bytes.
+  size_t classes_at() const { return 0; }
+  size_t bias_at() const { return round_up(classes.size() * sizeof(Class)); }
+  size_t weights_at() const {
+    return bias_at() + round_up(static_cast<size_t>(channel_tiles) * channels * sizeof(float));
+  }
+  size_t packed_bytes() const { return weights_at() + static_cast<size_t>(weight_bytes); }
+
+ private:
+  static size_t round_up(size_t bytes) { return (bytes + 255) / 256 * 256; }
+};
+
+// Why the kernel cannot take the problem.
+Refusal refuse(const Problem& problem, const DeviceProperties& device);
+
+// Of a problem that is not refused.
+Plan make_plan(const Problem& problem, const DeviceProperties& device);
+
+Result<std::vector<std::byte>> pack(const Plan& plan, const Model& model);
+
+// Launch parameters but for the pointers; *blocks is the grid's size.
+Parameters make_parameters(const Plan& plan, const Problem& problem, const DeviceProperties& device,
+                           int* blocks);
+
+}  // namespace volup::sm90
+
+#endif  // VOLUP_CUDA_SM90_PLAN_H_
