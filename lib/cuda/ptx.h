@@ -195,54 +195,18 @@ __device__ inline uint64_t matrix_descriptor_64(uint32_t address, uint32_t group
         "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])                                         \
       : "l"(a), "l"(b), "r"(accumulate))
 
-// "wgmma.mma_async": d = a * b (+ d where accumulate is not 0), m64n128k16, a and b in shared
-// memory.
-#define VOLUP_PTX_WGMMA_N128(TYPE)                                                                 \
-  asm volatile(                                                                                    \
-      "{\n"                                                                                        \
-      ".reg .pred p;\n"                                                                            \
-      "setp.ne.b32 p, %66, 0;\n"                                                                   \
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE                                 \
-      " {"                                                                                         \
-      "%0, %1, %2, %3, %4, %5, %6, %7, "                                                           \
-      "%8, %9, %10, %11, %12, %13, %14, %15, "                                                     \
-      "%16, %17, %18, %19, %20, %21, %22, %23, "                                                   \
-      "%24, %25, %26, %27, %28, %29, %30, %31, "                                                   \
-      "%32, %33, %34, %35, %36, %37, %38, %39, "                                                   \
-      "%40, %41, %42, %43, %44, %45, %46, %47, "                                                   \
-      "%48, %49, %50, %51, %52, %53, %54, %55, "                                                   \
-      "%56, %57, %58, %59, %60, %61, %62, %63}, "                                                  \
-      "%64, %65, p, 1, 1, 0, 0;\n"                                                                 \
-      "}"                                                                                          \
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),        \
-        "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),    \
-        "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), \
-        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), \
-        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), \
-        "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), \
-        "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), \
-        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
-        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), \
-        "+f"(d[63])                                                                                \
-      : "l"(a), "l"(b), "r"(accumulate))
-
 // T is __half or __nv_bfloat16; d has kN / 2 floats a thread.
 template <int kN, typename T>
 __device__ inline void wgmma(float (&d)[kN / 2], uint64_t a, uint64_t b, uint32_t accumulate) {
-  static_assert(kN == 64 || kN == 128);
-  if constexpr (kN == 64 && std::is_same_v<T, __half>) {
+  static_assert(kN == 64);
+  if constexpr (std::is_same_v<T, __half>) {
     VOLUP_PTX_WGMMA_N64("f16");
-  } else if constexpr (kN == 64) {
-    VOLUP_PTX_WGMMA_N64("bf16");
-  } else if constexpr (std::is_same_v<T, __half>) {
-    VOLUP_PTX_WGMMA_N128("f16");
   } else {
-    VOLUP_PTX_WGMMA_N128("bf16");
+    VOLUP_PTX_WGMMA_N64("bf16");
   }
 }
 
 #undef VOLUP_PTX_WGMMA_N64
-#undef VOLUP_PTX_WGMMA_N128
 
 }  // namespace volup::ptx
 

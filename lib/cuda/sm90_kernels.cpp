@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// "cuda/sm90" as the kernel list sees it. Planning is in sm90_plan.cpp, device code in sm90_*.cu.
+// "cuda/sm90" as the kernel list sees it. Planning is in sm90_plan.cpp, the kernel in
+// sm90_kernel.cuh.
 #include "cuda/sm90_kernels.h"
 
 #include <cstdint>

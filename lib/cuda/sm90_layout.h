@@ -5,9 +5,9 @@
 //
 // A class is a set of outputs that share their taps: one phase along z and y, one or two phases
 // along x, and one tile of output channels. A tile is 8 x 8 positions q of a class at one z: a
-// matrix product with M = 64 positions, N = kChannels and K = taps x input channels, for each of
-// the two accumulators. With stride 2 these are the two x phases; with stride 1 the second one is
-// the neighbour 8 to the right; with stride 3 it may be missing.
+// matrix product with M = 64 positions, N = kN output channels and K = taps x input channels, for
+// each of the two accumulators. With stride 2 these are the two x phases; with stride 1 the second
+// one is the neighbour 8 to the right; with stride 3 it may be missing.
 #ifndef VOLUP_CUDA_SM90_LAYOUT_H_
 #define VOLUP_CUDA_SM90_LAYOUT_H_
 
@@ -41,12 +41,12 @@ inline constexpr int kTileEdge = 8;           // along x and along y
 inline constexpr int kConsumers = 2;          // warpgroups that multiply
 inline constexpr int kLoaders = 224;  // threads that load and split x; one warp loads weights
 inline constexpr int kThreads = 512;
-inline constexpr int kMaxResidentSteps = 120;
-inline constexpr int kMaxPlanes = 5;  // taps along z
-inline constexpr int kMaxSteps = 25;  // taps along y and x, an accumulator
+inline constexpr int kMaxResidentSteps = 120;  // of a tile with resident weights
+inline constexpr int kMaxPlanes = 5;           // taps along z
+inline constexpr int kMaxSteps = 25;           // taps along y and x, an accumulator
 inline constexpr int kMaxClasses = 448;
 inline constexpr int kMaxStages = 8;
-inline constexpr int kSlots = 4;
+inline constexpr int kSlots = 4;  // of the ring of weights, a block of them each
 
 // One class, in the packed bytes.
 struct Class {
@@ -74,7 +74,8 @@ struct Class {
 // Bytes of packed weights are blocks, class after class; in a class ordered by chunk of input
 // channels, plane, accumulator, step. A block is [part][kN][kChunk] elements of 16 bits, a slab in
 // shared memory [part][slab_y][slab_x][kChunk]; rows of kChunk are swizzled.
-// What a block does, worked out once.
+
+// What a block of the grid does, worked out once.
 struct Work {
   uint32_t tiles_x, tiles_y, positions_z, tiles;  // of the class
   uint32_t rank, ranks;                           // of the block among those of its class
@@ -85,9 +86,12 @@ struct Work {
 };
 
 struct Shared {
+  // Barriers: of stages; of slots, where weights that stay use slot_full[0] alone; and of a
+  // warpgroup's turn to multiply.
   uint64_t full[kMaxStages], empty[kMaxStages];
   uint64_t slot_full[kSlots], slot_empty[kSlots];
   uint64_t turn[kConsumers];
+
   Class now;
   Work work;
   uint32_t not_finite[kConsumers];

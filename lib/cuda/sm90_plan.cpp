@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// How "cuda/sm90" decides on the host: what it refuses, classes and their use of shared memory, the
+// packed weights and the deal of blocks. What a block then makes of it is device code.
 #include "cuda/sm90_plan.h"
 
 #include <algorithm>

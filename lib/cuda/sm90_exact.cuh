@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A tile of "cuda/sm90" by plain FMA, for tiles with an accumulator that is not finite: products of
+// parts do not carry infinities. Slow, and rare: it serves NaN and infinity alone.
+#ifndef VOLUP_CUDA_SM90_EXACT_CUH_
+#define VOLUP_CUDA_SM90_EXACT_CUH_
+
+#include "cuda/sm90_block.cuh"
+#include "cuda/sm90_layout.h"
+
+namespace volup::sm90 {
+
+template <Engine kEngine, EpilogueKind kKind, typename Io, int kN>
+struct Exact : Block {
+  using Block::Block;
+  static constexpr int kParts = kPartsOf<kEngine>;
+  static constexpr bool kAdds = takes_add(kKind);
+  static constexpr bool kCouples = couples_channels(kKind);
+  using Operand = OperandOf<kEngine>;
+
+  // A part in the packed weights, as a number.
+  __device__ static float operand(const unsigned char* at) {
+    return to_float(*reinterpret_cast<const Operand*>(at));
+  }
+
+  // Convolution and bias, from x as it is in memory and from the packed weights: the sums of their
+  // parts, smallest first.
+  __device__ float exact_logit(const Tile& tile, int j, int row, int channel) const {
+    float sum = 0.0f;
+    const Io* x = static_cast<const Io*>(p.x);
+    for (int slab = 0; slab < work.slabs && !c.empty[j]; ++slab) {
+      const int z = tile.z + c.delta_z[slab % c.planes];
+      for (int step = 0; step < c.steps[j]; ++step) {
+        const unsigned char* block =
+            p.weights + c.weight_offset +
+            (static_cast<int64_t>(slab) * (c.steps[0] + c.steps[1]) + j * c.steps[0] + step) *
+                work.block_bytes;
+        const int y = tile.y + c.y_min + c.step_offset[j][step] / c.slab_x + row / kTileEdge;
+        const int xx = tile.x + c.x_min + c.step_offset[j][step] % c.slab_x + row % kTileEdge;
+        if (z < 0 || z >= p.id || y < 0 || y >= p.ih || xx < 0 || xx >= p.iw) continue;
+        for (int k = 0; k < kChunk; ++k) {
+          const int64_t ci = slab / c.planes * kChunk + k;
+          if (ci >= p.ci) break;
+          float weight = 0.0f;
+          for (int i = kParts - 1; i >= 0; --i) {
+            const uint32_t at = (i * kN + channel) * kRowBytes;
+            weight += operand(block + at + swizzled(at, k / 8) + k % 8 * 2);
+          }
+          const int64_t at = (((tile.n * p.ci + ci) * p.id + z) * p.ih + y) * p.iw + xx;
+          sum = fmaf(to_float(x[at]), weight, sum);
+        }
+      }
+    }
+    return sum + shared.bias[channel];
+  }
+
+  // By a warpgroup. A thread takes all channels of a position where the epilogue couples them, and
+  // one otherwise.
+  __device__ void exact_tile(const Tile& tile, int thread) const {
+    const int channels = min(kN, p.co - c.first_channel);
+    const int64_t plane = output_plane();
+    const int per_position = kCouples ? 1 : channels;
+    for (int item = thread; item < kRows * c.accumulators * per_position; item += 128) {
+      const int row = item % kRows;
+      const int j = item / kRows % c.accumulators;
+      const int z = tile.z * p.stride_z + c.phase_z;
+      const int y = (tile.y + row / kTileEdge) * p.stride_y + c.phase_y;
+      const int x = (tile.x + c.shift_x[j] + row % kTileEdge) * p.stride_x + c.phase_x[j];
+      if (y >= p.oh || x >= p.ow) continue;
+      const int64_t first =
+          (((static_cast<int64_t>(tile.n) * p.co + c.first_channel) * p.od + z) * p.oh + y) * p.ow +
+          x;
+      Io* out = static_cast<Io*>(p.out) + first;
+      const auto logit = [&](int64_t k) { return exact_logit(tile, j, row, static_cast<int>(k)); };
+      if constexpr (kKind == EpilogueKind::kSoftmaxSigmoid) {
+        softmax_sigmoid<float>(channels, logit, [&](int64_t k, float value) {
+          out[k * plane] = from_float<Io>(value);
+        });
+      } else {
+        const int channel = item / (kRows * c.accumulators);
+        float value = logit(channel);
+        if constexpr (kAdds) {
+          const float a = to_float(static_cast<const Io*>(p.add)[first + channel * plane]);
+          value = hardswish_product(value + a, p.epilogue);
+        }
+        out[channel * plane] = from_float<Io>(value);
+      }
+    }
+  }
+};
+
+// Not inlined and without the caller's state, whose members stay in registers there.
+template <Engine kEngine, EpilogueKind kKind, typename Io, int kN>
+__device__ __noinline__ void exact_tile_apart(const Parameters& p, Shared& shared, uint32_t index,
+                                              int thread) {
+  const Exact<kEngine, kKind, Io, kN> exact(p, shared);
+  exact.exact_tile(Tile(p, Digits(exact.work, index)), thread);
+}
+
+}  // namespace volup::sm90
+
+#endif  // VOLUP_CUDA_SM90_EXACT_CUH_
