@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A tile of "cuda/sm90" by plain FMA, for tiles with an accumulator that is not finite: products of
-// parts do not carry infinities. Slow, and rare: it serves NaN and infinity alone.
+// Outputs of "cuda/sm90" by plain FMA, where a tile had an accumulator that is not finite: products
+// of parts do not carry infinities. Slow, and rare: it serves NaN and infinity alone.
 #ifndef VOLUP_CUDA_SM90_EXACT_CUH_
 #define VOLUP_CUDA_SM90_EXACT_CUH_
 
@@ -54,8 +54,10 @@ struct Exact : Block {
     return sum + shared.bias[channel];
   }
 
-  // By a warpgroup. A thread takes all channels of a position where the epilogue couples them, and
-  // one otherwise.
+  // By a warpgroup, after the tile was stored. A thread takes all channels of a position where the
+  // epilogue couples them, and one otherwise. An accumulator that is not finite makes its output
+  // not finite, and a softmax's whole row NaN; what came out finite stands, so that its bits do not
+  // depend on what else is in the tile.
   __device__ void exact_tile(const Tile& tile, int thread) const {
     const int channels = min(kN, p.co - c.first_channel);
     const int64_t plane = output_plane();
@@ -70,14 +72,15 @@ struct Exact : Block {
       const int64_t first =
           (((static_cast<int64_t>(tile.n) * p.co + c.first_channel) * p.od + z) * p.oh + y) * p.ow +
           x;
+      const int channel = kCouples ? 0 : item / (kRows * c.accumulators);
       Io* out = static_cast<Io*>(p.out) + first;
+      if (isfinite(to_float(out[channel * plane]))) continue;
       const auto logit = [&](int64_t k) { return exact_logit(tile, j, row, static_cast<int>(k)); };
       if constexpr (kKind == EpilogueKind::kSoftmaxSigmoid) {
         softmax_sigmoid<float>(channels, logit, [&](int64_t k, float value) {
           out[k * plane] = from_float<Io>(value);
         });
       } else {
-        const int channel = item / (kRows * c.accumulators);
         float value = logit(channel);
         if constexpr (kAdds) {
           const float a = to_float(static_cast<const Io*>(p.add)[first + channel * plane]);
