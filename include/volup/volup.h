@@ -37,7 +37,7 @@
 extern "C" {
 #endif
 
-/* ---- Version ---------------------------------------------------------------------------------- */
+/* ---- Version ------------------------------------------------------------------------------- */
 
 #define VOLUP_VERSION_MAJOR 1
 #define VOLUP_VERSION_MINOR 0
@@ -47,7 +47,7 @@ extern "C" {
  * Thread-safe. Since 1.0. */
 VOLUP_API int32_t volup_version(void);
 
-/* ---- Status ----------------------------------------------------------------------------------- */
+/* ---- Status -------------------------------------------------------------------------------- */
 
 /* What the caller can do next. Values are pinned; a value is never reused. */
 typedef enum volup_status {
@@ -55,7 +55,7 @@ typedef enum volup_status {
   /* The call is at fault: fix an argument and call again. */
   VOLUP_STATUS_INVALID_ARGUMENT = 1,
   VOLUP_STATUS_NOT_PREPARED = 2, /* call volup_session_prepare with this shape first */
-  VOLUP_STATUS_BUSY = 3,         /* another thread is inside this session: give each thread its own */
+  VOLUP_STATUS_BUSY = 3, /* another thread is inside this session: give each thread its own */
   /* The file is at fault. */
   VOLUP_STATUS_UNREADABLE = 10,  /* missing, empty, truncated, damaged, or of another kind */
   VOLUP_STATUS_UNSUPPORTED = 11, /* sound, but not something volup computes (words say what) */
@@ -74,7 +74,7 @@ VOLUP_API const char* volup_status_name(volup_status status);
  * none failed. Valid until this thread's next volup call that fails. Thread-safe. Since 1.0. */
 VOLUP_API const char* volup_last_error(void);
 
-/* ---- Model ------------------------------------------------------------------------------------ */
+/* ---- Model --------------------------------------------------------------------------------- */
 
 /* Geometry of a 3-D transposed convolution. A zero in kernel, stride, dilation, groups is not a
  * default: these are always given. Output size per axis:
@@ -192,7 +192,7 @@ VOLUP_API volup_status volup_model_output_shape(const volup_model* model, const 
 /* Frees the model. Sessions made from it stay valid. NULL is accepted. Since 1.0. */
 VOLUP_API void volup_model_destroy(volup_model* model);
 
-/* ---- Problem string --------------------------------------------------------------------------- */
+/* ---- Problem string ------------------------------------------------------------------------ */
 
 typedef enum volup_precision {
   VOLUP_PRECISION_FP32 = 0, /* fp32-class accuracy: FMA or error-compensated products */
@@ -211,10 +211,10 @@ typedef enum volup_dtype {
 typedef struct volup_problem {
   size_t struct_size;
   volup_geometry* geometry; /* the caller's, with its struct_size set; parse fills it */
-  int32_t epilogue;        /* volup_epilogue_kind */
-  int32_t precision;       /* volup_precision */
-  int32_t io_dtype;        /* volup_dtype */
-  int64_t input[5];        /* N, C, D, H, W */
+  int32_t epilogue;         /* volup_epilogue_kind */
+  int32_t precision;        /* volup_precision */
+  int32_t io_dtype;         /* volup_dtype */
+  int64_t input[5];         /* N, C, D, H, W */
 } volup_problem;
 
 /* Parses "C n128 ci32 co64 i16x16x16 k3 s2 p1 op1 d1 g1 fp32": the letter of the epilogue (A
@@ -228,7 +228,7 @@ VOLUP_API volup_status volup_problem_parse(const char* text, volup_problem* prob
  * Errors: INVALID_ARGUMENT (also: buffer too small). Thread-safe. Since 1.0. */
 VOLUP_API volup_status volup_problem_print(const volup_problem* problem, char* buffer, size_t size);
 
-/* ---- Session ---------------------------------------------------------------------------------- */
+/* ---- Session ------------------------------------------------------------------------------- */
 
 typedef enum volup_device_type {
   VOLUP_DEVICE_AUTO = 0, /* the first usable CUDA device, else the CPU; describe says why */
@@ -248,14 +248,14 @@ typedef struct volup_allocator {
 
 typedef struct volup_session_options {
   size_t struct_size;
-  int32_t device_type;  /* volup_device_type */
-  int32_t device_index; /* CUDA device number */
-  int32_t precision;    /* volup_precision */
-  int32_t io_dtype;     /* volup_dtype of x, add and out */
-  int32_t threads;      /* CPU: 0 stands for every CPU this process may use */
+  int32_t device_type;    /* volup_device_type */
+  int32_t device_index;   /* CUDA device number */
+  int32_t precision;      /* volup_precision */
+  int32_t io_dtype;       /* volup_dtype of x, add and out */
+  int32_t threads;        /* CPU: 0 stands for every CPU this process may use */
   size_t workspace_limit; /* bytes; 0: no limit. Below a kernel's need, batches are cut in pieces */
   volup_allocator allocator; /* zero: volup allocates */
-  const char* kernel;   /* force this kernel (its refusal becomes an error); NULL: choose */
+  const char* kernel;        /* force this kernel (its refusal becomes an error); NULL: choose */
 } volup_session_options;
 
 typedef struct volup_session volup_session;
@@ -298,7 +298,7 @@ VOLUP_API volup_status volup_session_prepare(volup_session* session, const int64
 VOLUP_API volup_status volup_session_describe(volup_session* session, const int64_t input[5],
                                               const char** json);
 
-/* ---- Tensors and running ---------------------------------------------------------------------- */
+/* ---- Tensors and running ------------------------------------------------------------------- */
 
 /* A view of the caller's memory. */
 typedef struct volup_tensor {
@@ -334,7 +334,7 @@ VOLUP_API volup_status volup_session_enqueue(volup_session* session, const volup
 /* Frees the session's memory, after waiting for its device. NULL is accepted. Since 1.0. */
 VOLUP_API void volup_session_destroy(volup_session* session);
 
-/* ---- Device memory for callers without CUDA headers ------------------------------------------- */
+/* ---- Device memory for callers without CUDA headers ---------------------------------------- */
 
 typedef struct volup_buffer volup_buffer;
 
@@ -362,14 +362,14 @@ VOLUP_API volup_status volup_buffer_copy_out(const volup_buffer* buffer, size_t 
 /* Frees the buffer. NULL is accepted. Since 1.0. */
 VOLUP_API void volup_buffer_destroy(volup_buffer* buffer);
 
-/* ---- Timing ----------------------------------------------------------------------------------- */
+/* ---- Timing -------------------------------------------------------------------------------- */
 
 /* Milliseconds of one enqueue, by CUDA events (the steady clock on a CPU session). */
 typedef struct volup_timing {
   size_t struct_size;
-  int32_t iterations;    /* in each of the two series */
-  int32_t buffers;       /* sets of tensors the cold series rotated over */
-  double median_ms;      /* caches cold: every set is evicted before it is used again */
+  int32_t iterations; /* in each of the two series */
+  int32_t buffers;    /* sets of tensors the cold series rotated over */
+  double median_ms;   /* caches cold: every set is evicted before it is used again */
   double min_ms;
   double p95_ms;
   double warm_median_ms; /* one set of tensors, again and again */
@@ -382,7 +382,7 @@ typedef struct volup_timing {
 VOLUP_API volup_status volup_session_time(volup_session* session, const int64_t input[5],
                                           int32_t iterations, volup_timing* timing);
 
-/* ---- Log -------------------------------------------------------------------------------------- */
+/* ---- Log ----------------------------------------------------------------------------------- */
 
 typedef enum volup_log_level {
   VOLUP_LOG_ERROR = 1, /* what volup_last_error says too */

@@ -144,7 +144,8 @@ void lay_out(FusedPlan& plan, int64_t band, int64_t tile) {
   plan.copy_floats = round_up(rows * plan.row_floats(), kLine);
   plan.sums_at = plan.copy_floats;
   plan.per_column_at = plan.sums_at + round_up(plan.group * group_sums, kLine);
-  plan.row_at = plan.per_column_at + round_up(2 * plan.x.stride * tile, kLine);
+  const int64_t reduced_rows = reduces_channels(plan.problem.epilogue.kind) ? band : 1;
+  plan.row_at = plan.per_column_at + round_up(2 * reduced_rows * plan.x.stride * tile, kLine);
   plan.runs_at = plan.row_at + round_up(2 * plan.x.stride * tile, kLine);
   // Workers must not share a line, nor lie a multiple of 4096 bytes apart.
   plan.worker_floats = round_up(plan.runs_at + 2 * std::max(plan.z.taps(), int32_t{1}), 64) + kLine;

@@ -67,7 +67,7 @@ struct FusedPlan {
   // A worker's scratch, in floats from its start.
   int64_t copy_floats = 0;    // [row slots, plane slots, Cin, pitch], at 0
   int64_t sums_at = 0;        // [channels at once, output rows of a group, rx, tile]
-  int64_t per_column_at = 0;  // [2, rx, tile]
+  int64_t per_column_at = 0;  // [2, rows, rx, tile]; rows: a band's for logsumexp, else one
   int64_t row_at = 0;         // [2, tile * stride]
   int64_t runs_at = 0;        // of Run, [taps along D]
   int64_t worker_floats = 0;

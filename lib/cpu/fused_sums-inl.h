@@ -21,18 +21,22 @@ HWY_BEFORE_NAMESPACE();
 namespace volup {
 namespace HWY_NAMESPACE {
 
+// Sums of several base rows that have the same taps.
 struct SumsArguments {
-  const float* x;         // copied input at the base row and the tile's first column
+  const float* x;         // copied input at the first row and the first column
   const int32_t* offset;  // of the phase's steps
   const float* weight;    // [steps, channels]
   const float* bias;      // [channels]
   const FusedRun* runs;   // in tap rows
   int32_t run_count;
   int32_t steps_per_row;
-  int32_t pieces;       // of kVectors vectors each
-  float* sums;          // [channels, columns]
-  int64_t sums_stride;  // floats from channel to channel
-  float* per_column;    // [columns]
+  int32_t rows;
+  int32_t pieces;     // of a row, kVectors vectors each
+  int64_t x_row;      // floats from row to row of x
+  float* sums;        // [channels, rows, columns]
+  int64_t channel;    // floats from channel to channel of sums
+  int64_t row;        // floats from row to row of sums and of per_column
+  float* per_column;  // [rows, columns]
 };
 
 enum class Then {
@@ -96,40 +100,45 @@ HWY_INLINE void put_sums(const VF (&s)[kChannels][kVectors], float* HWY_RESTRICT
   }
 }
 
-// Three steps a turn: fewer branches, and Cin = 3 is whole turns.
+template <int kChannels, int kVectors>
+HWY_INLINE void add_runs(const SumsArguments& a, const float* x, VF (&s)[kChannels][kVectors]) {
+  for (int32_t run = 0; run < a.run_count; ++run) {
+    const int64_t begin = int64_t{a.runs[run].begin} * a.steps_per_row;
+    int64_t left = int64_t{a.runs[run].count} * a.steps_per_row;
+    const int32_t* offset = a.offset + begin;
+    const float* weight = a.weight + begin * kChannels;
+    // Three steps a turn: fewer branches, and Cin = 3 is whole turns.
+    for (; left >= 3; left -= 3, offset += 3, weight += 3 * kChannels) {
+      // Hoisted out of their step, loads would push sums out of the registers.
+      add_step(x + offset[0], weight, s);
+      keep_order();
+      add_step(x + offset[1], weight + kChannels, s);
+      keep_order();
+      add_step(x + offset[2], weight + 2 * kChannels, s);
+      keep_order();
+    }
+    for (; left > 0; --left, ++offset, weight += kChannels) add_step(x + *offset, weight, s);
+  }
+}
+
 template <int kChannels, int kVectors, Then kThen>
 HWY_NOINLINE void block_sums(const SumsArguments& a) {
-  const float* x = a.x;
-  float* sums = a.sums;
-  float* per_column = a.per_column;
-  for (int32_t piece = 0; piece < a.pieces; ++piece) {
-    VF s[kChannels][kVectors];
+  for (int32_t row = 0; row < a.rows; ++row) {
+    const float* x = a.x + row * a.x_row;
+    int64_t to = row * a.row;
+    for (int32_t piece = 0; piece < a.pieces; ++piece) {
+      VF s[kChannels][kVectors];
 #pragma GCC unroll 16
-    for (int c = 0; c < kChannels; ++c) {
-      const VF bias = set(a.bias[c]);
+      for (int c = 0; c < kChannels; ++c) {
+        const VF bias = set(a.bias[c]);
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) s[c][v] = bias;
-    }
-    for (int32_t run = 0; run < a.run_count; ++run) {
-      const int64_t begin = int64_t{a.runs[run].begin} * a.steps_per_row;
-      int64_t left = int64_t{a.runs[run].count} * a.steps_per_row;
-      const int32_t* offset = a.offset + begin;
-      const float* weight = a.weight + begin * kChannels;
-      for (; left >= 3; left -= 3, offset += 3, weight += 3 * kChannels) {
-        // Hoisted out of their step, loads would push sums out of the registers.
-        add_step(x + offset[0], weight, s);
-        keep_order();
-        add_step(x + offset[1], weight + kChannels, s);
-        keep_order();
-        add_step(x + offset[2], weight + 2 * kChannels, s);
-        keep_order();
+        for (int v = 0; v < kVectors; ++v) s[c][v] = bias;
       }
-      for (; left > 0; --left, ++offset, weight += kChannels) add_step(x + *offset, weight, s);
+      add_runs(a, x, s);
+      put_sums<kChannels, kVectors, kThen>(s, a.sums + to, a.channel, a.per_column + to);
+      x += kVectors * kLanes;
+      to += kVectors * kLanes;
     }
-    put_sums<kChannels, kVectors, kThen>(s, sums, a.sums_stride, per_column);
-    x += kVectors * kLanes;
-    sums += kVectors * kLanes;
-    per_column += kVectors * kLanes;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "cpu/fused_plan.h"
 #include "cpu/fused_simd.h"
@@ -61,12 +62,19 @@ class TaskRunner {
     for (int64_t rz = 0; rz < p_.z.stride; ++rz) {
       od_ = qz_ * p_.z.stride + rz;
       if (od_ >= p_.z.out) break;
-      if (couples_channels(p_.problem.epilogue.kind)) {
-        coupled_rows(rz, rows);
-      } else {
-        for (int64_t row = 0; row < rows; row += p_.group) {
-          elementwise_rows(rz, row, std::min(p_.group, rows - row));
-        }
+      switch (p_.problem.epilogue.kind) {
+        case EpilogueKind::kLogsumexpSwishClamp:
+          logsumexp_rows(rz, rows);
+          break;
+        case EpilogueKind::kSoftmaxSigmoid:
+          softmax_rows(rz, rows);
+          break;
+        case EpilogueKind::kIdentity:
+        case EpilogueKind::kAddHardswish:
+          for (int64_t row = 0; row < rows; row += p_.group) {
+            elementwise_rows(rz, row, std::min(p_.group, rows - row));
+          }
+          break;
       }
     }
     if (p_.stream) hwy::FlushStream();
@@ -127,51 +135,86 @@ class TaskRunner {
     first_step_ = p_.first_step(rz, ry);
   }
 
-  // The (tz, ty) of the phase whose input rows exist, in runs. The deltas of a phase fall with k,
-  // so those of an axis that exist are neighbours.
-  void find_runs(int64_t qy) {
-    const int32_t rows = ty_end_ - ty_;
-    const auto exists = [](const FusedAxis& axis, int64_t q, int32_t tap) {
-      const int64_t i = q + axis.delta[static_cast<size_t>(tap)];
-      return i >= 0 && i < axis.in;
+  // Taps along H whose input rows exist for base row `row` of the band. The deltas of a phase fall
+  // with k, so that those which exist are neighbours.
+  std::pair<int32_t, int32_t> existing_rows(int64_t row) const {
+    const auto exists = [&](int32_t ty) {
+      const int64_t iy = qy_ + row + p_.y.delta[static_cast<size_t>(ty)];
+      return iy >= 0 && iy < p_.y.in;
     };
     int32_t begin = ty_;
     int32_t end = ty_end_;
-    while (begin < end && !exists(p_.y, qy, begin)) ++begin;
-    while (begin < end && !exists(p_.y, qy, end - 1)) --end;
+    while (begin < end && !exists(begin)) ++begin;
+    while (begin < end && !exists(end - 1)) --end;
+    return begin < end ? std::pair(begin, end) : std::pair(0, 0);
+  }
+
+  // The (tz, ty) of the phase whose input rows exist, in runs.
+  void find_runs(std::pair<int32_t, int32_t> ty) {
     run_count_ = 0;
-    if (begin == end) return;
-    for (int32_t tz = tz_; tz < tz_end_; ++tz) {
-      if (!exists(p_.z, qz_, tz)) continue;
-      const int32_t first = (tz - tz_) * rows + begin - ty_;
+    for (int32_t tz = tz_; tz < tz_end_ && ty.first < ty.second; ++tz) {
+      const int64_t iz = qz_ + p_.z.delta[static_cast<size_t>(tz)];
+      if (iz < 0 || iz >= p_.z.in) continue;
+      const int32_t first = (tz - tz_) * (ty_end_ - ty_) + ty.first - ty_;
+      const int32_t count = ty.second - ty.first;
       if (run_count_ > 0 && runs_[run_count_ - 1].begin + runs_[run_count_ - 1].count == first) {
-        runs_[run_count_ - 1].count += end - begin;
+        runs_[run_count_ - 1].count += count;
       } else {
-        runs_[run_count_++] = {first, end - begin};
+        runs_[run_count_++] = {first, count};
       }
     }
   }
 
-  // The sums of a block for phase rx over the tile, or over one vector of it. packed: bias and
-  // weights as pack_fused lays them out.
+  // Calls visit(row, count) for base rows [begin, end) of the band in pieces with the same runs.
+  template <typename Visit>
+  void for_rows(int64_t begin, int64_t end, const Visit& visit) {
+    while (begin < end) {
+      const auto taps = existing_rows(begin);
+      int64_t next = begin + 1;
+      while (next < end && existing_rows(next) == taps) ++next;
+      find_runs(taps);
+      visit(begin, next - begin);
+      begin = next;
+    }
+  }
+
+  // Where the sums of rows go, and what is kept for each of their columns.
+  struct Place {
+    float* sums = nullptr;
+    int64_t channel = 0;  // floats from channel to channel
+    int64_t row = 0;      // floats from row to row
+    float* per_column = nullptr;
+  };
+
+  // The sums of a block for phase rx over base rows from `row` on, which have the same runs: the
+  // whole tile, or one vector of it. packed: bias and weights as pack_fused lays them out.
   template <Then kThen>
-  void sum(const FusedBlock& block, const float* packed, int64_t rx, float* sums,
-           int64_t sums_stride, float* per_column, int first = 0, int count = 0) {
+  void sum(const FusedBlock& block, const float* packed, int64_t rx, int64_t row, int64_t rows,
+           const Place& place, int only = -1) {
     const int64_t inputs = p_.problem.geometry.in_per_group();
     const int64_t tap_rows = int64_t{tz_end_ - tz_} * (ty_end_ - ty_);
     const int64_t step = first_step_ + tap_rows * p_.x.begin(rx) * inputs;
     SumsArguments a;
-    a.x = x_ + block.input_channel * p_.pitch + first * kLanes;
+    a.x = t_.scratch + row * p_.row_floats() + block.input_channel * p_.pitch;
     a.offset = p_.step_offset.data() + step;
     a.weight = packed + block.weight + step * block.count;
     a.bias = packed + block.channel;
     a.runs = runs_;
-    a.steps_per_row = static_cast<int32_t>((p_.x.end(rx) - p_.x.begin(rx)) * inputs);
     a.run_count = run_count_;
-    a.sums = sums;
-    a.sums_stride = sums_stride;
-    a.per_column = per_column;
-    int left = count > 0 ? count : vectors_;
+    a.steps_per_row = static_cast<int32_t>((p_.x.end(rx) - p_.x.begin(rx)) * inputs);
+    a.rows = static_cast<int32_t>(rows);
+    a.x_row = p_.row_floats();
+    a.sums = place.sums;
+    a.channel = place.channel;
+    a.row = place.row;
+    a.per_column = place.per_column;
+    if (only >= 0) {
+      a.x += only * kLanes;
+      a.pieces = 1;
+      sums_function<kThen>(block.count, 1)(a);
+      return;
+    }
+    int left = vectors_;
     for (int vectors = p_.vectors; left > 0; vectors /= 2) {
       a.pieces = left / vectors;
       if (a.pieces == 0) continue;
@@ -184,60 +227,45 @@ class TaskRunner {
     }
   }
 
-  // Output row oh of the current plane, from the copy of base row `row` of the band.
-  void enter_row(int64_t row, int64_t oh) {
-    find_runs(qy_ + row);
-    x_ = t_.scratch + row * p_.row_floats();
-    at_ = (od_ * p_.y.out + oh) * p_.x.out + first_out_;
+  // Output rows of base rows [row, row + rows) of the band.
+  int64_t end_of_outputs(int64_t row, int64_t rows) const {
+    return std::min((qy_ + row + rows) * p_.y.stride, p_.y.out);
   }
 
-  // Epilogues that need every channel of a voxel: one output row at a time.
-  void coupled_rows(int64_t rz, int64_t rows) {
-    for (int64_t ry = 0; ry < p_.y.stride; ++ry) {
-      enter_phase(rz, ry);
-      for (int64_t row = 0; row < rows; ++row) {
-        const int64_t oh = (qy_ + row) * p_.y.stride + ry;
-        if (oh >= p_.y.out) break;
-        enter_row(row, oh);
-        if (p_.problem.epilogue.kind == EpilogueKind::kSoftmaxSigmoid) {
-          softmax_row();
-        } else {
-          logsumexp_row();
-        }
-      }
-    }
-  }
+  void enter_output(int64_t oh) { at_ = (od_ * p_.y.out + oh) * p_.x.out + first_out_; }
 
   // Epilogues value by value: a block of channels over several rows, so that its weights stay in
   // the first-level cache and memory sees long runs of neighbours.
   void elementwise_rows(int64_t rz, int64_t first_row, int64_t rows) {
     const int64_t first_oh = (qy_ + first_row) * p_.y.stride;
-    const int64_t ohs = std::min(rows * p_.y.stride, p_.y.out - first_oh);
+    const int64_t end_oh = end_of_outputs(first_row, rows);
     const int64_t columns = stride_ * p_.tile;
+    const int64_t channel = p_.group * p_.y.stride * columns;
     const bool adds = takes_add(p_.problem.epilogue.kind);
     for (const FusedBlock& block : p_.blocks) {
-      at_ = (od_ * p_.y.out + first_oh) * p_.x.out + first_out_;
-      if (adds) prefetch_add(block, ohs);
-      for (int64_t i = 0; i < ohs; ++i) {
-        enter_phase(rz, i % p_.y.stride);
-        enter_row(first_row + i / p_.y.stride, first_oh + i);
-        for (int64_t rx = 0; rx < stride_; ++rx) {
-          sum<Then::kStore>(block, t_.packed, rx, sums_ + i * columns + rx * p_.tile,
-                            p_.group * p_.y.stride * columns, nullptr);
-        }
+      enter_output(first_oh);
+      if (adds) prefetch_add(block, end_oh - first_oh);
+      for (int64_t ry = 0; ry < p_.y.stride; ++ry) {
+        enter_phase(rz, ry);
+        for_rows(first_row, first_row + rows, [&](int64_t row, int64_t count) {
+          for (int64_t rx = 0; rx < stride_; ++rx) {
+            const int64_t at = ((row - first_row) * p_.y.stride + ry) * columns + rx * p_.tile;
+            sum<Then::kStore>(block, t_.packed, rx, row, count,
+                              {sums_ + at, channel, p_.y.stride * columns, nullptr});
+          }
+        });
       }
       for (int64_t c = 0; c < block.count; ++c) {
-        for (int64_t i = 0; i < ohs; ++i) {
-          const float* sums = sums_ + (c * p_.group * p_.y.stride + i) * columns;
+        for (int64_t oh = first_oh; oh < end_oh; ++oh) {
+          const float* sums = sums_ + c * channel + (oh - first_oh) * columns;
           const auto value = [&](int64_t rx, int64_t v) HWY_ATTR {
             return hn::Load(D(), sums + rx * p_.tile + v * kLanes);
           };
-          at_ = (od_ * p_.y.out + first_oh + i) * p_.x.out + first_out_;
-          const int64_t at = element(block.channel + c);
+          enter_output(oh);
           if (adds) {
-            store_row_of<true>(at, value);
+            store_row_of<true>(element(block.channel + c), value);
           } else {
-            store_row_of<false>(at, value);
+            store_row_of<false>(element(block.channel + c), value);
           }
         }
       }
@@ -256,16 +284,32 @@ class TaskRunner {
     }
   }
 
-  void softmax_row() {
+  void softmax_rows(int64_t rz, int64_t rows) {
+    for (int64_t ry = 0; ry < p_.y.stride; ++ry) {
+      enter_phase(rz, ry);
+      for_rows(0, rows, [&](int64_t first, int64_t count) {
+        for (int64_t row = first; row < first + count; ++row) {
+          const int64_t oh = (qy_ + row) * p_.y.stride + ry;
+          if (oh >= p_.y.out) break;
+          enter_output(oh);
+          softmax_row(row);
+        }
+      });
+    }
+  }
+
+  void softmax_row(int64_t row) {
     const D d;
     const int64_t stride = stride_ * p_.tile;
     float* const largest = per_column_;
     float* const inverse = per_column_ + stride;
     std::fill(largest, largest + stride, -std::numeric_limits<float>::infinity());
-    for (const FusedBlock& block : p_.blocks) {
-      for (int64_t rx = 0; rx < stride_; ++rx) {
-        sum<Then::kStoreMax>(block, t_.packed, rx, sums_ + block.channel * stride + rx * p_.tile,
-                             stride, largest + rx * p_.tile);
+    for (int64_t rx = 0; rx < stride_; ++rx) {
+      for (const FusedBlock& block : p_.blocks) {
+        const int64_t column = rx * p_.tile;
+        sum<Then::kStoreMax>(
+            block, t_.packed, rx, row, 1,
+            {sums_ + block.channel * stride + column, stride, 0, largest + column});
       }
     }
     // A row with NaN, +infinity or nothing but -infinity has a NaN among e, hence in the total.
@@ -293,54 +337,69 @@ class TaskRunner {
     }
   }
 
-  void logsumexp_row() {
+  void logsumexp_rows(int64_t rz, int64_t rows) {
     const D d;
     const int64_t columns = stride_ * p_.tile;
-    float* const totals = per_column_;
-    float* const results = per_column_ + columns;
-    std::fill(totals, totals + columns, 0.0f);
+    float* const totals = per_column_;  // [rows, rx, tile]
+    float* const results = totals + p_.band * columns;
     const float* const in_base_2 = t_.packed + p_.packed_floats();
-    for (int64_t rx = 0; rx < stride_; ++rx) {
-      for (const FusedBlock& block : p_.blocks) {
-        if (in_range_) {
-          sum<Then::kAddExp2InRange>(block, in_base_2, rx, nullptr, 0, totals + rx * p_.tile);
-        } else {
-          sum<Then::kAddExp2>(block, in_base_2, rx, nullptr, 0, totals + rx * p_.tile);
+    for (int64_t ry = 0; ry < p_.y.stride; ++ry) {
+      enter_phase(rz, ry);
+      std::fill(totals, totals + rows * columns, 0.0f);
+      for_rows(0, rows, [&](int64_t row, int64_t count) HWY_ATTR {
+        for (int64_t rx = 0; rx < stride_; ++rx) {
+          const Place place = {nullptr, 0, columns, totals + row * columns + rx * p_.tile};
+          for (const FusedBlock& block : p_.blocks) {
+            if (in_range_) {
+              sum<Then::kAddExp2InRange>(block, in_base_2, rx, row, count, place);
+            } else {
+              sum<Then::kAddExp2>(block, in_base_2, rx, row, count, place);
+            }
+          }
         }
+        const int64_t begin = row * columns;
+        const int64_t end = (row + count) * columns;
+        for (int64_t i = begin; i < end; i += kLanes) {
+          hn::Store(swish_clamp_of(hn::Load(d, totals + i)), d, results + i);
+        }
+        if (!in_range_) repeat_untrusted(row, count, totals, results);
+      });
+      for (int64_t row = 0; row < rows; ++row) {
+        const int64_t oh = (qy_ + row) * p_.y.stride + ry;
+        if (oh >= p_.y.out) break;
+        enter_output(oh);
+        const float* of_row = results + row * columns;
+        store_row_of<false>(n_ * plane_ + at_, [&](int64_t rx, int64_t v) HWY_ATTR {
+          return hn::Load(d, of_row + rx * p_.tile + v * kLanes);
+        });
       }
     }
-    for (int64_t rx = 0; rx < stride_; ++rx) {
-      for (int v = 0; v < vectors_; ++v) {
-        const int64_t column = rx * p_.tile + v * kLanes;
-        hn::Store(swish_clamp_of(hn::Load(d, totals + column)), d, results + column);
-      }
-    }
-    if (!in_range_) repeat_untrusted(totals, results);
-    store_row_of<false>(n_ * plane_ + at_, [&](int64_t rx, int64_t v) HWY_ATTR {
-      return hn::Load(d, results + rx * p_.tile + v * kLanes);
-    });
   }
 
-  HWY_NOINLINE void repeat_untrusted(const float* totals, float* results) {
+  HWY_NOINLINE void repeat_untrusted(int64_t first_row, int64_t rows, const float* totals,
+                                     float* results) {
     // A term that was raised to 2^-126 adds at most 2^-26 of the smallest total that is trusted.
     const VF smallest = set(0x1p-100f * static_cast<float>(channels_));
     const VF infinity = set(std::numeric_limits<float>::infinity());
-    for (int64_t rx = 0; rx < stride_; ++rx) {
-      for (int v = 0; v < vectors_; ++v) {
-        const int64_t column = rx * p_.tile + v * kLanes;
-        const VF total = hn::Load(D(), totals + column);
-        const auto trusted = hn::And(hn::Ge(total, smallest), hn::Lt(total, infinity));
-        if (!hn::AllTrue(D(), trusted)) careful_logsumexp(rx, v, trusted, results + column);
+    for (int64_t row = first_row; row < first_row + rows; ++row) {
+      for (int64_t rx = 0; rx < stride_; ++rx) {
+        for (int v = 0; v < vectors_; ++v) {
+          const int64_t at = (row * stride_ + rx) * p_.tile + v * kLanes;
+          const VF total = hn::Load(D(), totals + at);
+          const auto trusted = hn::And(hn::Ge(total, smallest), hn::Lt(total, infinity));
+          if (!hn::AllTrue(D(), trusted)) careful_logsumexp(row, rx, v, trusted, results + at);
+        }
       }
     }
   }
 
   // For totals that left the range in which nothing is lost: by the shared formulas, voxel by
   // voxel.
-  HWY_NOINLINE void careful_logsumexp(int64_t rx, int vector, hn::Mask<D> trusted, float* results) {
+  HWY_NOINLINE void careful_logsumexp(int64_t row, int64_t rx, int vector, hn::Mask<D> trusted,
+                                      float* results) {
     for (const FusedBlock& block : p_.blocks) {
-      sum<Then::kStore>(block, t_.packed, rx, sums_ + block.channel * kLanes, kLanes, nullptr,
-                        vector, 1);
+      sum<Then::kStore>(block, t_.packed, rx, row, 1,
+                        {sums_ + block.channel * kLanes, kLanes, 0, nullptr}, vector);
     }
     HWY_ALIGN float careful[kLanes];
     for (int lane = 0; lane < kLanes; ++lane) {
@@ -444,7 +503,7 @@ class TaskRunner {
   int64_t stride_;  // along W
   int64_t channels_;
   float* sums_;        // [channels at once, rx, tile]
-  float* per_column_;  // [2, rx, tile]
+  float* per_column_;  // [2, rows, rx, tile]
   float* row_;         // [2, tile * stride]
   FusedRun* runs_;
   int32_t run_count_ = 0;
@@ -453,12 +512,11 @@ class TaskRunner {
   int64_t first_step_ = 0;
   bool in_range_ = false;  // logits in base 2 are below 100 in magnitude
   int64_t n_, qz_, qy_, qx_;
-  int64_t columns_;           // base columns of this tile
-  int vectors_;               // that hold them
-  int64_t first_out_;         // the first output column
-  int64_t outs_;              // output columns
-  const float* x_ = nullptr;  // the copy for the current base row
-  int64_t plane_ = 0;         // outputs of a channel
+  int64_t columns_;    // base columns of this tile
+  int vectors_;        // that hold them
+  int64_t first_out_;  // the first output column
+  int64_t outs_;       // output columns
+  int64_t plane_ = 0;  // outputs of a channel
   int64_t od_ = 0;
   int64_t at_ = 0;  // the current row's place among them
 };

@@ -55,8 +55,8 @@ HWY_INLINE VF scale_by_power(VF v, VF n) {
 #endif
 }
 
-// 2^(n + f) for integral n, f in [-1/2, 1/2], and n + f in [-126, 128]: relative error below
-// 3e-7; NaN for NaN.
+// 2^(n + f) for integral n, f in [-1/2, 1/2], and n + f in [-126, 128]: relative error below 3e-7;
+// NaN for NaN.
 HWY_INLINE VF exp2_of_parts(VF n, VF f) {
   // Minimax with 1 for f = 0, 9.3e-8.
   VF p = set(0.0013269521f);
@@ -77,8 +77,8 @@ HWY_INLINE VF exp2_in_range(VF y) {
 inline constexpr float kLog2E = 1.44269504f;
 inline constexpr float kLn2 = 0.693147181f;
 
-// exp(v) for v in [-87.3, 88.7]: relative error below 3e-7 * max(1, |v| / 8), without
-// FMA 8e-7.
+// exp(v) for v in [-87.3, 88.7]: relative error below 3e-7 * max(1, |v| / 8); 8e-7 in place
+// of 3e-7 where there is no FMA.
 HWY_INLINE VF exp_in_range(VF v) {
   const VF n = hn::Round(hn::Mul(v, set(kLog2E)));
   return exp2_of_parts(n, hn::MulSub(v, set(kLog2E), n));

@@ -85,6 +85,7 @@ TEST(Words, NumbersDoNotDependOnTheLocale) {
   EXPECT_EQ(number(0.5), "0.5");
   EXPECT_EQ(number(1e-5), "1e-05");
   EXPECT_EQ(number(-kInf), "-inf");
+  EXPECT_EQ(number(-std::numeric_limits<float>::quiet_NaN()), "nan");
   EXPECT_EQ(grouped(55360), "55,360");
   EXPECT_EQ(grouped(-1234567), "-1,234,567");
   EXPECT_EQ(grouped(999), "999");

@@ -131,6 +131,31 @@ std::string float_name(hid_t type) {
   return "";
 }
 
+// A chunk is unpacked whole: it may pass the dataset's edge, but not by any amount. A missing one
+// would read as zeros.
+bool chunks_are_sound(hid_t dataset, const std::string& path, const std::vector<int64_t>& chunk,
+                      uint64_t most_elements, Faults* faults) {
+  const Handle space = need(H5Dget_space(dataset), path.c_str());
+  const std::vector<int64_t> shape = shape_of(space.get());
+  int64_t elements = 1, count = 1;
+  bool fits = chunk.size() == shape.size();
+  for (size_t i = 0; fits && i < chunk.size(); ++i) {
+    fits = chunk[i] > 0 && module::multiply_into(&elements, chunk[i]) &&
+           module::multiply_into(&count, (shape[i] - 1) / chunk[i] + 1);
+  }
+  if (!fits || static_cast<uint64_t>(elements) > most_elements) {
+    faults->add("chunk", list_text(chunk) + " elements", "chunks that the file can hold", path);
+    return false;
+  }
+  hsize_t stored = 0;
+  need_ok(H5Dget_num_chunks(dataset, space.get(), &stored), path.c_str());
+  if (stored != static_cast<hsize_t>(count)) {
+    faults->add("chunks", to_text(static_cast<uint64_t>(stored)), to_text(count), path);
+    return false;
+  }
+  return true;
+}
+
 // Refuses storage that reaches outside the file, runs plug-ins, or claims more than its bytes can
 // hold. True if the data can be read.
 bool storage_is_sound(hid_t dataset, const std::string& path, uint64_t bytes, size_t file_size,
@@ -167,20 +192,8 @@ bool storage_is_sound(hid_t dataset, const std::string& path, uint64_t bytes, si
   if (layout == H5D_CHUNKED) {
     hsize_t chunk[H5S_MAX_RANK];
     const int rank = H5Pget_chunk(plist.get(), H5S_MAX_RANK, chunk);
-    // A chunk is unpacked whole: it may pass the dataset's edge, but not by any amount.
-    uint64_t chunk_elements = 1;
-    for (int i = 0; i < rank; ++i) {
-      if (__builtin_mul_overflow(chunk_elements, static_cast<uint64_t>(chunk[i]),
-                                 &chunk_elements)) {
-        chunk_elements = std::numeric_limits<uint64_t>::max();
-        break;
-      }
-    }
-    if (chunk_elements / ratio > file_size) {
-      faults->add("chunk", to_text(chunk_elements) + " elements", "chunks that the file can hold",
-                  path);
-      return false;
-    }
+    std::vector<int64_t> chunk_shape(chunk, chunk + std::max(rank, 0));
+    return chunks_are_sound(dataset, path, chunk_shape, file_size * ratio, faults);
   }
   return true;
 }

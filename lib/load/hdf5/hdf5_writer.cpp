@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writes a model in volup's HDF5 schema (hdf5_schema.h): the image is built in memory, so that what
-// reaches the disk is one write of known bytes, then made durable beside its goal and renamed.
+// Writes a model in volup's HDF5 schema (hdf5_schema.h): into a new file beside its goal, which is
+// made durable and renamed.
 #include "load/hdf5/hdf5_writer.h"
 
 #include <fcntl.h>
@@ -135,17 +135,17 @@ const ModelType& type_of(const volup_module_model& model) {
                 "epilogue kind: got " + to_text(model.epilogue.kind) + ", need a known kind");
 }
 
-std::vector<char> image_of(const volup_module_model& model) {
+void write_contents(const volup_module_model& model, const std::string& path) {
   const volup_geometry& geometry = model.geometry;
   const ModelType& type = type_of(model);
-  const Handle access = made(H5Pcreate(H5P_FILE_ACCESS), "a file image");
-  wrote(H5Pset_fapl_core(access.get(), size_t{1} << 16, false), "a file image");
-  // The form of HDF5 1.8: from it on, what is not data has checksums too.
-  wrote(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_V18), "a file image");
-  const Handle creation = made(H5Pcreate(H5P_FILE_CREATE), "a file image");
-  wrote(H5Pset_obj_track_times(creation.get(), false), "a file image");
-  const Handle file =
-      made(H5Fcreate("volup-model", H5F_ACC_TRUNC, creation.get(), access.get()), "a file image");
+  const Handle access = made(H5Pcreate(H5P_FILE_ACCESS), "the file");
+  // The form of HDF5 1.10, the first in which all but the data itself has checksums, the place of a
+  // lone chunk included.
+  wrote(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110), "the file");
+  const Handle creation = made(H5Pcreate(H5P_FILE_CREATE), "the file");
+  wrote(H5Pset_obj_track_times(creation.get(), false), "the file");
+  Handle file =
+      made(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()), "the file");
   const hid_t id = file.get();
 
   write_string(id, kFormat, kFormatName);
@@ -177,12 +177,8 @@ std::vector<char> image_of(const volup_module_model& model) {
   write_list(id, kUnused, model.unused);
   write_list(id, kNotes, model.notes);
 
-  wrote(H5Fflush(id, H5F_SCOPE_GLOBAL), "a file image");
-  const ssize_t size = H5Fget_file_image(id, nullptr, 0);
-  if (size <= 0) wrote(-1, "a file image");
-  std::vector<char> image(static_cast<size_t>(size));
-  if (H5Fget_file_image(id, image.data(), image.size()) != size) wrote(-1, "a file image");
-  return image;
+  // Closing writes what is left, and may fail where the disk is full.
+  wrote(H5Fclose(file.release()), "the file");
 }
 
 [[noreturn]] void fail(const std::string& what, const std::string& path, int code) {
@@ -209,17 +205,10 @@ class TemporaryFile {
     if (!path_.empty()) ::unlink(path_.c_str());
   }
 
-  void write(const std::vector<char>& bytes) {
-    for (size_t done = 0; done < bytes.size();) {
-      const ssize_t count = ::write(descriptor_, bytes.data() + done, bytes.size() - done);
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) fail("write", path_, errno);
-      done += static_cast<size_t>(count);
-    }
+  const std::string& path() const { return path_; }
+
+  void make_durable() {
     if (::fsync(descriptor_) != 0 && errno != EINVAL) fail("write", path_, errno);
-    const int closed = ::close(descriptor_);
-    descriptor_ = -1;
-    if (closed != 0) fail("write", path_, errno);
   }
 
   void rename_to(const std::string& goal) {
@@ -248,9 +237,9 @@ void sync_folder(const std::string& path) {
 
 void write_model(const volup_module_model& model, const char* path) {
   const std::string goal = path;
-  const std::vector<char> image = image_of(model);
   TemporaryFile file(goal);
-  file.write(image);
+  write_contents(model, file.path());
+  file.make_durable();
   file.rename_to(goal);
   sync_folder(goal);
 }
