@@ -313,8 +313,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     const float4* const b = reinterpret_cast<const float4*>(weights) +
                             (tap * p.quads + quad) * (kUnits * kTiles * kLanes) + lane;
 #pragma unroll
-    for (int y = 0; y <= kPhaseY; ++y) {   // rows of neighbours
-      uint32_t a_high[2][4], a_low[2][4];  // [m16 tile]
+    for (int y = 0; y <= kPhaseY; ++y) {      // rows of neighbours
+      uint32_t a_high[2][4];                  // [m16 tile]
+      [[maybe_unused]] uint32_t a_low[2][4];  // of compensated products alone
       const int line = layout.line(quad, p.tap_plane[tap], row + p.neighbour_y[y]);
 #pragma unroll
       for (int m = 0; m < 2; ++m) {
