@@ -233,6 +233,7 @@ std::vector<const Expression*> reachable(const Expression* root) {
     for (const Expression* operand : next->operands) open.push_back(operand);
   }
   std::vector<const Expression*> out;
+  out.reserve(seen.size());
   for (const auto& [order, expression] : seen) out.push_back(expression);
   return out;
 }

@@ -11,7 +11,6 @@
 namespace volup::torchscript {
 namespace {
 
-using module::quoted;
 using module::to_text;
 
 constexpr int kDepthLimit = 500;
