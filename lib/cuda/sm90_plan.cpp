@@ -302,7 +302,7 @@ namespace {
 // loosely; decides the deal of blocks alone.
 double tile_cost(const Plan& plan, const Class& c) {
   const int parts = parts_of(plan.engine);
-  const double products = parts * (parts + 1) / 2;
+  const int products = parts * (parts + 1) / 2;
   const double multiply = products * plan.chunks * kChunk / 16.0 * c.planes *
                           (c.steps[0] + c.steps[1]) * plan.channels / 2;
   constexpr double kFinish = 2400;
@@ -350,8 +350,8 @@ Parameters make_parameters(const Plan& plan, const Problem& problem, const Devic
     groups[i] = (tiles + kConsumers - 1) / kConsumers;
   }
   const auto time = [&](int64_t i) {
-    return tile_cost(plan, plan.classes[i]) *
-           static_cast<double>((groups[i] + given[i] - 1) / given[i]);
+    const int64_t rounds = (groups[i] + given[i] - 1) / given[i];
+    return tile_cost(plan, plan.classes[i]) * static_cast<double>(rounds);
   };
   for (int64_t spare = device.multiprocessors - count; spare > 0; --spare) {
     int64_t worst = -1;
