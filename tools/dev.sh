@@ -177,7 +177,7 @@ demo_row() {
   shape=$(demo_shape "$1")
   bench=$("$volup" bench "$3" --shape "$shape" --device "$4" --json -q --iterations 10) || return 1
   seconds=$(printf '%s' "$bench" | tr -d '\n' | sed -n 's/.*"cold": *{[^}]*"median_ms": *\([^,}]*\).*/\1/p')
-  printf '%s %-23s  %-6s  %-16s  %-20s  %9.3f ms  %s\n' "$1" "$2" "$4" \
+  printf '%s %-23s  %-6s  %-16s  %-20s  %9.3f ms  %.1e\n' "$1" "$2" "$4" \
     "$(value_of kernel "$bench")" "$shape" "$seconds" "$(value_of max_abs_err "$check")"
 }
 
@@ -221,9 +221,9 @@ demo() {
   done
   if [ "$failed" -ne 0 ]; then fail "a model could not be converted, run or checked"; fi
   if [ "${torch_arguments[0]}" = -DVOLUP_TORCHSCRIPT=ON ]; then
-    say "converted from models/*.pt, checked within each file's tolerance"
+    say "converted from models/*.pt, checked within each file's absolute and relative tolerance"
   else
-    say "read from models/*.h5, checked within each file's tolerance"
+    say "read from models/*.h5, checked within each file's absolute and relative tolerance"
   fi
 }
 

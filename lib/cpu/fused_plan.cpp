@@ -208,7 +208,7 @@ Refusal refuse_fused(const Problem& problem) {
   const ConvTranspose3d& g = problem.geometry;
   // Zero padding times a weight must be zero.
   VOLUP_REFUSE_IF(!problem.weights.finite, "needs finite weights, got NaN or infinity");
-  // Divisions are by products with the divisor.
+  // Some divisions are products with the reciprocal.
   VOLUP_REFUSE_IF(!(std::abs(problem.epilogue.divisor) >= 0x1p-60f &&
                     std::abs(problem.epilogue.divisor) <= 0x1p60f),
                   "needs a divisor of magnitude 2^-60 to 2^60, got ", problem.epilogue.divisor);

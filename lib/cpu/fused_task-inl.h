@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One task of cpu/fused: copy the input rows, then for every output row sum, finish, store.
-// Included once an instruction set.
+// One task of cpu/fused: copy the input rows, then for every output row sum, finish, store. Here
+// are the epilogues and the stores. Included once an instruction set.
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <limits>
-#include <utility>
 
+#include "cpu/fused_input-inl.h"
 #include "cpu/fused_plan.h"
 #include "cpu/fused_simd.h"
 #include "cpu/fused_sums-inl.h"
@@ -27,34 +26,18 @@ HWY_BEFORE_NAMESPACE();
 namespace volup {
 namespace HWY_NAMESPACE {
 
-class TaskRunner {
+class TaskRunner : private TaskInput {
  public:
   explicit TaskRunner(const FusedTask& task)
-      : t_(task),
-        p_(*task.plan),
-        io_(p_.problem.io),
+      : TaskInput(task),
         stride_(p_.x.stride),
         channels_(p_.problem.geometry.out_channels),
         sums_(task.scratch + p_.sums_at),
         per_column_(task.scratch + p_.per_column_at),
         row_(task.scratch + p_.row_at),
-        runs_(reinterpret_cast<FusedRun*>(task.scratch + p_.runs_at)) {
-    int64_t rest = task.task;
-    const auto take = [&rest](int64_t count) {
-      const int64_t index = rest % count;
-      rest /= count;
-      return index;
-    };
-    qx_ = take(p_.tiles) * p_.tile;
-    qy_ = take(p_.bands) * p_.band;
-    qz_ = take(p_.z.base);
-    n_ = rest;
-    columns_ = std::min(p_.tile, p_.x.base - qx_);
-    vectors_ = static_cast<int>((columns_ + kLanes - 1) / kLanes);
-    first_out_ = qx_ * stride_;
-    outs_ = std::min(columns_ * stride_, p_.x.out - first_out_);
-    plane_ = p_.z.out * p_.y.out * p_.x.out;
-  }
+        first_out_(qx_ * stride_),
+        outs_(std::min(columns_ * stride_, p_.x.out - first_out_)),
+        plane_(p_.z.out * p_.y.out * p_.x.out) {}
 
   void run() {
     const int64_t rows = std::min(p_.band, p_.y.base - qy_);
@@ -81,152 +64,6 @@ class TaskRunner {
   }
 
  private:
-  void copy_input(int64_t rows) {
-    const int64_t slots = static_cast<int64_t>(p_.y.slot_delta.size()) + rows - 1;
-    const auto planes = static_cast<int64_t>(p_.z.slot_delta.size());
-    const int64_t inputs = p_.problem.geometry.in_channels;
-    const int64_t first = qx_ + p_.x.first_delta;  // may be negative
-    const int64_t before = std::clamp<int64_t>(-first, 0, p_.pitch);
-    const int64_t count = std::clamp<int64_t>(p_.x.in - first - before, 0, p_.pitch - before);
-    const bool bounds = reduces_channels(p_.problem.epilogue.kind);
-    VI largest = hn::Zero(DI());  // as bits: NaN and infinity are larger than every number
-    for (int64_t plane = 0; plane < planes; ++plane) {
-      const int64_t iz = qz_ + p_.z.slot_delta[static_cast<size_t>(plane)];
-      if (iz < 0 || iz >= p_.z.in) continue;
-      for (int64_t ci = 0; ci < inputs; ++ci) {
-        const int64_t image = ((n_ * inputs + ci) * p_.z.in + iz) * p_.y.in;
-        for (int64_t slot = 0; slot < slots; ++slot) {
-          const int64_t iy = qy_ + slot_delta(slot);
-          if (iy < 0 || iy >= p_.y.in) continue;
-          float* to = t_.scratch + ((slot * planes + plane) * inputs + ci) * p_.pitch;
-          std::fill(to, to + before, 0.0f);
-          load_row(io_, t_.x, (image + iy) * p_.x.in + first + before, count, to + before);
-          std::fill(to + before + count, to + p_.pitch, 0.0f);
-          if (bounds) largest = hn::Max(largest, largest_magnitude(to));
-        }
-      }
-    }
-    if (bounds) {
-      const auto magnitude = std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(DI(), largest)));
-      const float* bound = t_.packed + 2 * p_.packed_floats();
-      // False for NaN.
-      in_range_ = bound[0] + bound[1] * magnitude < 100.0f;
-    }
-  }
-
-  VI largest_magnitude(const float* row) const {
-    VI largest = hn::Zero(DI());
-    for (int64_t i = 0; i < p_.pitch; i += kLanes) {
-      largest = hn::Max(largest, hn::BitCast(DI(), hn::Abs(hn::Load(D(), row + i))));
-    }
-    return largest;
-  }
-
-  int64_t slot_delta(int64_t slot) const {
-    const auto known = static_cast<int64_t>(p_.y.slot_delta.size());
-    return slot < known ? p_.y.slot_delta[static_cast<size_t>(slot)] : p_.y.first_delta + slot;
-  }
-
-  void enter_phase(int64_t rz, int64_t ry) {
-    tz_ = p_.z.begin(rz);
-    tz_end_ = p_.z.end(rz);
-    ty_ = p_.y.begin(ry);
-    ty_end_ = p_.y.end(ry);
-    first_step_ = p_.first_step(rz, ry);
-  }
-
-  // Taps along H whose input rows exist for base row `row` of the band. The deltas of a phase fall
-  // with k, so that those which exist are neighbours.
-  std::pair<int32_t, int32_t> existing_rows(int64_t row) const {
-    const auto exists = [&](int32_t ty) {
-      const int64_t iy = qy_ + row + p_.y.delta[static_cast<size_t>(ty)];
-      return iy >= 0 && iy < p_.y.in;
-    };
-    int32_t begin = ty_;
-    int32_t end = ty_end_;
-    while (begin < end && !exists(begin)) ++begin;
-    while (begin < end && !exists(end - 1)) --end;
-    return begin < end ? std::pair(begin, end) : std::pair(0, 0);
-  }
-
-  // The (tz, ty) of the phase whose input rows exist, in runs.
-  void find_runs(std::pair<int32_t, int32_t> ty) {
-    run_count_ = 0;
-    for (int32_t tz = tz_; tz < tz_end_ && ty.first < ty.second; ++tz) {
-      const int64_t iz = qz_ + p_.z.delta[static_cast<size_t>(tz)];
-      if (iz < 0 || iz >= p_.z.in) continue;
-      const int32_t first = (tz - tz_) * (ty_end_ - ty_) + ty.first - ty_;
-      const int32_t count = ty.second - ty.first;
-      if (run_count_ > 0 && runs_[run_count_ - 1].begin + runs_[run_count_ - 1].count == first) {
-        runs_[run_count_ - 1].count += count;
-      } else {
-        runs_[run_count_++] = {first, count};
-      }
-    }
-  }
-
-  // Calls visit(row, count) for base rows [begin, end) of the band in pieces with the same runs.
-  template <typename Visit>
-  void for_rows(int64_t begin, int64_t end, const Visit& visit) {
-    while (begin < end) {
-      const auto taps = existing_rows(begin);
-      int64_t next = begin + 1;
-      while (next < end && existing_rows(next) == taps) ++next;
-      find_runs(taps);
-      visit(begin, next - begin);
-      begin = next;
-    }
-  }
-
-  // Where the sums of rows go, and what is kept for each of their columns.
-  struct Place {
-    float* sums = nullptr;
-    int64_t channel = 0;  // floats from channel to channel
-    int64_t row = 0;      // floats from row to row
-    float* per_column = nullptr;
-  };
-
-  // The sums of a block for phase rx over base rows from `row` on, which have the same runs: the
-  // whole tile, or one vector of it. packed: bias and weights as pack_fused lays them out.
-  template <Then kThen>
-  void sum(const FusedBlock& block, const float* packed, int64_t rx, int64_t row, int64_t rows,
-           const Place& place, int only = -1) {
-    const int64_t inputs = p_.problem.geometry.in_per_group();
-    const int64_t tap_rows = int64_t{tz_end_ - tz_} * (ty_end_ - ty_);
-    const int64_t step = first_step_ + tap_rows * p_.x.begin(rx) * inputs;
-    SumsArguments a;
-    a.x = t_.scratch + row * p_.row_floats() + block.input_channel * p_.pitch;
-    a.offset = p_.step_offset.data() + step;
-    a.weight = packed + block.weight + step * block.count;
-    a.bias = packed + block.channel;
-    a.runs = runs_;
-    a.run_count = run_count_;
-    a.steps_per_row = static_cast<int32_t>((p_.x.end(rx) - p_.x.begin(rx)) * inputs);
-    a.rows = static_cast<int32_t>(rows);
-    a.x_row = p_.row_floats();
-    a.sums = place.sums;
-    a.channel = place.channel;
-    a.row = place.row;
-    a.per_column = place.per_column;
-    if (only >= 0) {
-      a.x += only * kLanes;
-      a.pieces = 1;
-      sums_function<kThen>(block.count, 1)(a);
-      return;
-    }
-    int left = vectors_;
-    for (int vectors = p_.vectors; left > 0; vectors /= 2) {
-      a.pieces = left / vectors;
-      if (a.pieces == 0) continue;
-      sums_function<kThen>(block.count, vectors)(a);
-      const int64_t columns = int64_t{a.pieces} * vectors * kLanes;
-      a.x += columns;
-      a.sums += columns;
-      a.per_column += columns;
-      left -= a.pieces * vectors;
-    }
-  }
-
   // Output rows of base rows [row, row + rows) of the band.
   int64_t end_of_outputs(int64_t row, int64_t rows) const {
     return std::min((qy_ + row + rows) * p_.y.stride, p_.y.out);
@@ -426,7 +263,8 @@ class TaskRunner {
       const Epilogue& e = p_.problem.epilogue;
       const VF t = hn::Add(value, hn::LoadU(D(), add));
       const VF shifted = hn::Add(t, set(e.shift));
-      const VF gate = hn::Div(at_most(e.clamp_max, at_least(e.clamp_min, shifted)), set(e.divisor));
+      const VF clamped = at_most(e.clamp_max, at_least(e.clamp_min, shifted));
+      const VF gate = hn::Mul(clamped, set(1.0f / e.divisor));
       return hn::Mul(hn::Mul(t, gate), t);
     } else {
       return value;
@@ -497,26 +335,14 @@ class TaskRunner {
     }
   }
 
-  const FusedTask& t_;
-  const FusedPlan& p_;
-  DType io_;
   int64_t stride_;  // along W
   int64_t channels_;
-  float* sums_;        // [channels at once, rx, tile]
+  float* sums_;        // [channels at once, output rows of a group, rx, tile]
   float* per_column_;  // [2, rows, rx, tile]
   float* row_;         // [2, tile * stride]
-  FusedRun* runs_;
-  int32_t run_count_ = 0;
-  // The phase: its taps along D and H, and its first step for rx = 0.
-  int32_t tz_ = 0, tz_end_ = 0, ty_ = 0, ty_end_ = 0;
-  int64_t first_step_ = 0;
-  bool in_range_ = false;  // logits in base 2 are below 100 in magnitude
-  int64_t n_, qz_, qy_, qx_;
-  int64_t columns_;    // base columns of this tile
-  int vectors_;        // that hold them
   int64_t first_out_;  // the first output column
   int64_t outs_;       // output columns
-  int64_t plane_ = 0;  // outputs of a channel
+  int64_t plane_;      // outputs of a channel
   int64_t od_ = 0;
   int64_t at_ = 0;  // the current row's place among them
 };
