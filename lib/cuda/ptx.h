@@ -87,6 +87,13 @@ __device__ inline void mbarrier_arrive(uint64_t* barrier) {
                : "memory");
 }
 
+// "mbarrier.arrive", count times at once.
+__device__ inline void mbarrier_arrive(uint64_t* barrier, uint32_t count) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(count)
+               : "memory");
+}
+
 // "mbarrier.arrive.expect_tx": arrives and expects bytes of asynchronous copies.
 __device__ inline void mbarrier_arrive_expect(uint64_t* barrier, uint32_t bytes) {
   asm volatile(
@@ -116,6 +123,65 @@ __device__ inline void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+// "ld.acquire" and "st.release" among the threads of a block: what happened before the store is
+// seen by whoever loads what it stored.
+__device__ inline uint32_t load_acquire(const uint32_t* shared) {
+  uint32_t value;
+  asm volatile("ld.acquire.cta.shared::cta.u32 %0, [%1];"
+               : "=r"(value)
+               : "r"(shared_address(shared))
+               : "memory");
+  return value;
+}
+__device__ inline void store_release(uint32_t* shared, uint32_t value) {
+  asm volatile("st.release.cta.shared::cta.u32 [%0], %1;" ::"r"(shared_address(shared)), "r"(value)
+               : "memory");
+}
+
+// ---- Shared memory by its address --------------------------------------------------------------
+// For memory that is not read or written in any other way: these, the copies below and waits stay
+// in the order in which they are written, and nothing else is held up by them.
+
+// "ld.shared".
+__device__ inline uint32_t load_shared(uint32_t address) {
+  uint32_t value;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address));
+  return value;
+}
+
+__device__ inline uint32_t load_shared_16(uint32_t address) {
+  uint16_t value;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address));
+  return value;
+}
+
+// "st.shared".
+__device__ inline void store_shared(uint32_t address, uint32_t value) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value));
+}
+__device__ inline void store_shared(uint32_t address, uint4 value) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value.x),
+               "r"(value.y), "r"(value.z), "r"(value.w));
+}
+
+// ---- Copies that pass while the thread goes on
+// ---------------------------------------------------
+
+// "cp.async.ca": 4 bytes to shared memory; zero, and nothing read, where bytes is 0 and not 4.
+__device__ inline void copy_4(uint32_t shared, const void* global, uint32_t bytes) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(global),
+               "r"(bytes));
+}
+
+// "cp.async.commit_group": this thread's copies since the last one are a group.
+__device__ inline void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// "cp.async.wait_group": until at most kPending groups of this thread are under way.
+template <int kPending>
+__device__ inline void copy_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
 // ---- Bulk copies -------------------------------------------------------------------------------
 
 // "cp.async.bulk": bytes (a multiple of 16, both ends aligned to 16) from global to shared memory,
@@ -126,6 +192,18 @@ __device__ inline void bulk_copy(void* shared, const void* global, uint32_t byte
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
           "r"(shared_address(shared)),
       "l"(global), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
+}
+
+// "cp.async.bulk.tensor": a box of a 5-dimensional tensor from global to shared memory (aligned to
+// 128), zero outside it, counted on barrier. map: a CUtensorMap among the kernel's parameters; x to
+// n: coordinates, fastest first.
+__device__ inline void tensor_copy(void* shared, const void* map, int x, int y, int z, int c, int n,
+                                   uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(shared_address(shared)),
+      "l"(map), "r"(x), "r"(y), "r"(z), "r"(c), "r"(n), "r"(shared_address(barrier))
       : "memory");
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What all roles of a block of "cuda/sm90" share: the wait on a barrier, the swizzle of operands,
-// tiles and how they are counted through, and the state that roles see. No role's own work lives
-// here.
+// units and tiles and how they are counted through, and the state that roles see. No role's own
+// work lives here.
 #ifndef VOLUP_CUDA_SM90_BLOCK_CUH_
 #define VOLUP_CUDA_SM90_BLOCK_CUH_
 
@@ -50,17 +50,17 @@ __device__ inline uint32_t swizzled(uint32_t address, uint32_t eight) {
   return (eight ^ (address >> 7 & 3)) * 16;
 }
 
-// A tile, or a distance between tiles, as digits of its index: n, z, y, x.
+// A unit, or a distance between units, as digits of its index: n, segment along z, y, x.
 struct Digits {
-  int n, z, y, x;
+  int n, segment, y, x;
 
   __device__ Digits(const Work& work, uint32_t index) {
     x = static_cast<int>(index % work.tiles_x);
     index /= work.tiles_x;
     y = static_cast<int>(index % work.tiles_y);
     index /= work.tiles_y;
-    z = static_cast<int>(index % work.positions_z);
-    n = static_cast<int>(index / work.positions_z);
+    segment = static_cast<int>(index % work.segments);
+    n = static_cast<int>(index / work.segments);
   }
 
   // Without the divisions that a new index would need.
@@ -71,18 +71,15 @@ struct Digits {
     y += step.y + carry;
     carry = y >= static_cast<int>(work.tiles_y);
     y -= carry ? work.tiles_y : 0;
-    z += step.z + carry;
-    carry = z >= static_cast<int>(work.positions_z);
-    z -= carry ? work.positions_z : 0;
+    segment += step.z + carry;
+    carry = segment >= static_cast<int>(work.segments);
+    segment -= carry ? work.segments : 0;
     n += step.w + carry;
   }
 };
 
 struct Tile {
   int n, z, y, x;  // y and x of the first position
-
-  __device__ Tile(const Parameters& p, const Digits& digits)
-      : n(digits.n), z(digits.z), y(digits.y * kTileEdge), x(digits.x * p.tile_x) {}
 };
 
 // What roles see. A role is a struct that derives from it, made where the role starts.
@@ -95,18 +92,30 @@ struct Block {
   __device__ Block(const Parameters& parameters, Shared& s)
       : p(parameters), shared(s), c(s.now), work(s.work) {}
 
-  // Tiles are dealt in groups of neighbours, one a warpgroup. Where weights go through the ring
-  // all warpgroups always take part, on a tile past the end too.
-  __device__ uint32_t groups() const { return (work.tiles + kConsumers - 1) / kConsumers; }
+  // Where weights go through the ring a unit is a tile, and units are dealt in groups, one a
+  // warpgroup: all warpgroups always take part, on a tile past the end too.
+  __device__ uint32_t groups() const { return (work.units + kConsumers - 1) / kConsumers; }
 
-  // Fills of stages are numbered over the life of a block, for the warpgroups in turn: the stage of
-  // a fill, and the parity of the phase of its barrier full.
-  __device__ uint32_t stage_of(uint32_t number) const {
-    return number & ((1u << c.stages_log2) - 1);
+  // Tiles of a unit, and planes that they march through.
+  __device__ int tiles_of(const Digits& unit) const {
+    return min(work.segment, work.positions_z - unit.segment * work.segment);
   }
-  __device__ uint32_t parity_of(uint32_t number) const { return number >> c.stages_log2 & 1; }
-  __device__ unsigned char* stage_at(uint32_t stage) const {
-    return shared.dynamic + work.stages_at + stage * c.stage_bytes;
+  __device__ int planes_of(const Digits& unit) const { return tiles_of(unit) + c.window - 1; }
+  __device__ Tile tile_of(const Digits& unit, int i) const {
+    return {unit.n, unit.segment * work.segment + i, unit.y * kTileEdge, unit.x * p.tile_x};
+  }
+
+  // Fills of stages are numbered over the life of a block: the stage of a fill, and the parity of
+  // the phase of its barrier full. Exact below 2^29 fills.
+  struct Fill {
+    uint32_t stage, parity;
+  };
+  __device__ Fill fill_of(uint32_t number) const {
+    const uint32_t round = __umulhi(number, work.stage_reciprocal);
+    return {number - round * c.stages, round & 1};
+  }
+  __device__ uint32_t stage_at(uint32_t stage) const {
+    return ptx::shared_address(shared.dynamic) + work.stages_at + stage * work.slab_bytes;
   }
 
   // Elements between channels.

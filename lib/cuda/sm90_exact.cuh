@@ -54,17 +54,18 @@ struct Exact : Block {
     return sum + shared.bias[channel];
   }
 
-  // By a warpgroup, after the tile was stored. A thread takes all channels of a position where the
-  // epilogue couples them, and one otherwise. An accumulator that is not finite makes its output
-  // not finite, and a softmax's whole row NaN; what came out finite stands, so that its bits do not
-  // depend on what else is in the tile.
-  __device__ void exact_tile(const Tile& tile, int thread) const {
+  // By a warp, after it stored its rows of the tile. A thread takes all channels of a position
+  // where the epilogue couples them, and one otherwise. An accumulator that is not finite makes its
+  // output not finite, and a softmax's whole row NaN; what came out finite stands, so that its bits
+  // do not depend on what else is in the tile.
+  __device__ void exact_rows(const Tile& tile, int warp, int lane) const {
+    constexpr int kOwn = kRows / 4;
     const int channels = min(kN, p.co - c.first_channel);
     const int64_t plane = output_plane();
     const int per_position = kCouples ? 1 : channels;
-    for (int item = thread; item < kRows * c.accumulators * per_position; item += 128) {
-      const int row = item % kRows;
-      const int j = item / kRows % c.accumulators;
+    for (int item = lane; item < kOwn * c.accumulators * per_position; item += 32) {
+      const int row = warp * kOwn + item % kOwn;
+      const int j = item / kOwn % c.accumulators;
       const int z = tile.z * p.stride_z + c.phase_z;
       const int y = (tile.y + row / kTileEdge) * p.stride_y + c.phase_y;
       const int x = (tile.x + c.shift_x[j] + row % kTileEdge) * p.stride_x + c.phase_x[j];
@@ -72,7 +73,7 @@ struct Exact : Block {
       const int64_t first =
           (((static_cast<int64_t>(tile.n) * p.co + c.first_channel) * p.od + z) * p.oh + y) * p.ow +
           x;
-      const int channel = kCouples ? 0 : item / (kRows * c.accumulators);
+      const int channel = kCouples ? 0 : item / (kOwn * c.accumulators);
       Io* out = static_cast<Io*>(p.out) + first;
       if (isfinite(to_float(out[channel * plane]))) continue;
       const auto logit = [&](int64_t k) { return exact_logit(tile, j, row, static_cast<int>(k)); };
@@ -94,10 +95,10 @@ struct Exact : Block {
 
 // Not inlined and without the caller's state, whose members stay in registers there.
 template <Engine kEngine, EpilogueKind kKind, typename Io, int kN>
-__device__ __noinline__ void exact_tile_apart(const Parameters& p, Shared& shared, uint32_t index,
-                                              int thread) {
+__device__ __noinline__ void exact_rows_apart(const Parameters& p, Shared& shared, Tile tile,
+                                              int warp, int lane) {
   const Exact<kEngine, kKind, Io, kN> exact(p, shared);
-  exact.exact_tile(Tile(p, Digits(exact.work, index)), thread);
+  exact.exact_rows(tile, warp, lane);
 }
 
 }  // namespace volup::sm90

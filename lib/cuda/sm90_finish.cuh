@@ -39,8 +39,8 @@ struct Pair<__nv_bfloat16> {
   static __device__ void store(uint32_t* at, float a, float b) { __stcs(at, ptx::pack_bf16(a, b)); }
 };
 
-// sigmoid(scale * v) for scale * v in [0, 1], to 1e-7: an odd minimax polynomial around 1/2
-// instead of two special functions.
+// sigmoid(scale * v) for scale * v in [0, 1] and scale from 1 / 64 to 1, to 1e-7: an odd minimax
+// polynomial around 1/2 instead of two special functions.
 struct SigmoidOfProbability {
   float c1, c3, c5, c7;
   __device__ explicit SigmoidOfProbability(float scale) {
@@ -66,46 +66,65 @@ struct Finish : Block {
   // Where a thread's values belong: two rows y, one column x an accumulator, channels
   // 8 i + e after its first.
   struct Outputs {
-    int64_t first;              // element offset of row 0, accumulator 0, first channel
-    int row_step, column_step;  // elements to the other row, to the other accumulator
-    bool whole;                 // all of the tile exists, and pairs of columns can go together
-    bool row[2], column[2];     // exist
-    int channels;               // that exist from its first channel on
+    int64_t first;  // element offset of row 0, accumulator 0, first channel
+    bool whole;     // all of the tile exists, and pairs of columns can go together
   };
+  // Which of them exist, where not all do.
+  struct Edges {
+    bool row[2], column[2];
+    int channels;  // from its first one on
+  };
+
+  __device__ int first_channel(int lane) const { return c.first_channel + lane % 4 * 2; }
+  __device__ int first_y(const Tile& tile, int warp) const {
+    return (tile.y + 2 * warp) * p.stride_y + c.phase_y;
+  }
+  __device__ int first_x(const Tile& tile, int lane) const {
+    return (tile.x + c.shift_x[0] + lane / 4) * p.stride_x + c.phase_x[0];
+  }
+  // Elements to the other row, to the other accumulator.
+  __device__ int row_step() const { return p.stride_y * p.ow; }
+  __device__ int column_step() const {
+    return (c.shift_x[1] - c.shift_x[0]) * p.stride_x + c.phase_x[1] - c.phase_x[0];
+  }
 
   __device__ Outputs locate(const Tile& tile, bool exists, int warp, int lane) const {
     Outputs o;
-    const int channel = c.first_channel + lane % 4 * 2;
     const int z = tile.z * p.stride_z + c.phase_z;
-    const int y = (tile.y + 2 * warp) * p.stride_y + c.phase_y;
-    const int x = (tile.x + c.shift_x[0] + lane / 4) * p.stride_x + c.phase_x[0];
-    o.first = (((static_cast<int64_t>(tile.n) * p.co + channel) * p.od + z) * p.oh + y) * p.ow + x;
-    o.row_step = p.stride_y * p.ow;
-    o.column_step = (c.shift_x[1] - c.shift_x[0]) * p.stride_x + c.phase_x[1] - c.phase_x[0];
+    o.first = (((static_cast<int64_t>(tile.n) * p.co + first_channel(lane)) * p.od + z) * p.oh +
+               first_y(tile, warp)) *
+                  p.ow +
+              first_x(tile, lane);
     o.whole = p.paired && exists && c.first_channel + kN <= p.co &&
               (tile.y + kTileEdge - 1) * p.stride_y + c.phase_y < p.oh &&
               (tile.x + kTileEdge - 1) * p.stride_x + c.phase_x[1] < p.ow;
-    o.row[0] = exists && y < p.oh;
-    o.row[1] = exists && y + p.stride_y < p.oh;
-    o.column[0] = x < p.ow;
-    o.column[1] = c.accumulators == 2 && x + o.column_step < p.ow;
-    o.channels = p.co - channel;
     return o;
+  }
+
+  __device__ Edges edges(const Tile& tile, bool exists, int warp, int lane) const {
+    Edges edges;
+    const int y = first_y(tile, warp), x = first_x(tile, lane);
+    edges.row[0] = exists && y < p.oh;
+    edges.row[1] = exists && y + p.stride_y < p.oh;
+    edges.column[0] = x < p.ow;
+    edges.column[1] = c.accumulators == 2 && x + column_step() < p.ow;
+    edges.channels = p.co - first_channel(lane);
+    return edges;
   }
 
   // Calls body(i, e, h, pointer to the value of accumulator 0) for all rows and channels; for
   // those that exist where kWhole is false.
   template <bool kWhole, typename Body>
-  __device__ void for_each_output(const Outputs& o, Io* tensor, const Body& body) const {
-    Io* at = ptx::opaque(tensor + o.first);
+  __device__ void for_each_output(const Outputs& o, const Edges& edges, const Body& body) const {
+    Io* at = ptx::opaque(static_cast<Io*>(p.out) + o.first);
 #pragma unroll
     for (int i = 0; i < kN / 8; ++i) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          if (kWhole || (o.row[h] && 8 * i + e < o.channels)) {
-            body(i, e, h, h == 0 ? at : at + o.row_step);
+          if (kWhole || (edges.row[h] && 8 * i + e < edges.channels)) {
+            body(i, e, h, h == 0 ? at : at + row_step());
           }
         }
         at = ptx::opaque(at + (e == 0 ? output_plane() : 7 * output_plane()));
@@ -116,35 +135,38 @@ struct Finish : Block {
   // add of a whole tile: kAhead groups of 8 channels are under way at a time, as many as registers
   // allow beside the accumulators.
   static constexpr int kGroups = kN / 8;
-  static constexpr int kAhead = kAdds ? 5 : 1;
+  static constexpr int kAhead = kAdds ? 2 : 1;
   struct Added {
-    const Io* next;
     float2 value[kAhead][2][2];
   };
 
-  __device__ void load_group(const Outputs& o, Added& added, int i) const {
+  // Of group i, whose first element's output is at out.
+  __device__ void load_group(const Io* out, Added& added, int i) const {
+    const Io* at = ptx::opaque(static_cast<const Io*>(p.add) + (out - static_cast<Io*>(p.out)));
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const Io* at = h == 0 ? added.next : added.next + o.row_step;
-        added.value[i % kAhead][e][h] = Pair<Io>::load(reinterpret_cast<const Vector*>(at));
+        added.value[i % kAhead][e][h] =
+            Pair<Io>::load(reinterpret_cast<const Vector*>(h == 0 ? at : at + row_step()));
       }
-      added.next = ptx::opaque(added.next + (e == 0 ? output_plane() : 7 * output_plane()));
+      if (e == 0) at = ptx::opaque(at + output_plane());
     }
   }
 
   // The groups that are under way before the products are awaited.
   __device__ void load_first_groups(const Outputs& o, Added& added) const {
-    added.next = ptx::opaque(static_cast<const Io*>(p.add) + o.first);
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) load_group(o, added, i);
+    for (int i = 0; i < kAhead; ++i) {
+      load_group(static_cast<Io*>(p.out) + o.first + 8 * i * output_plane(), added, i);
+    }
   }
 
   // From accumulators to outputs. False where a value was not finite: the tile must be written
   // anew.
   template <bool kWhole>
-  __device__ bool finish(Accumulators& acc, Added& added, const Outputs& o, int lane) const {
+  __device__ bool finish(Accumulators& acc, Added& added, const Outputs& o, const Edges& edges,
+                         int lane) const {
     const float* bias = &shared.bias[lane % 4 * 2];
     float check = 0.0f;  // stays 0 as long as all is finite
     if constexpr (kKind == EpilogueKind::kSoftmaxSigmoid) {
@@ -153,13 +175,13 @@ struct Finish : Block {
         if (kWhole || j < c.accumulators) softmax_sigmoid_rows(acc[j], bias, check);
       }
     }
-    for_each_output<kWhole>(o, static_cast<Io*>(p.out), [&](int i, int e, int h, Io* at) {
+    for_each_output<kWhole>(o, edges, [&](int i, int e, int h, Io* at) {
       float value[2];
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         value[j] = acc[j][4 * i + 2 * h + e];
         if constexpr (kKind != EpilogueKind::kSoftmaxSigmoid) {
-          if (kWhole || o.column[j]) check = fmaf(value[j], 0.0f, check);
+          if (kWhole || edges.column[j]) check = fmaf(value[j], 0.0f, check);
           value[j] += bias[8 * i + e];
         }
         if constexpr (kAdds && kWhole) {
@@ -167,17 +189,21 @@ struct Finish : Block {
           value[j] = add_hardswish(value[j] + (j == 0 ? a.x : a.y));
         } else if constexpr (kAdds) {
           const Io* add = static_cast<const Io*>(p.add) + (at - static_cast<Io*>(p.out));
-          if (o.column[j]) value[j] = add_hardswish(value[j] + to_float(add[j * o.column_step]));
+          if (edges.column[j]) {
+            value[j] = add_hardswish(value[j] + to_float(add[j * column_step()]));
+          }
         }
       }
       if constexpr (kWhole) {
         Pair<Io>::store(reinterpret_cast<Vector*>(at), value[0], value[1]);
       } else {
-        if (o.column[0]) at[0] = from_float<Io>(value[0]);
-        if (o.column[1]) at[o.column_step] = from_float<Io>(value[1]);
+        if (edges.column[0]) at[0] = from_float<Io>(value[0]);
+        if (edges.column[1]) at[column_step()] = from_float<Io>(value[1]);
       }
       if constexpr (kAdds && kWhole) {
-        if (e == 1 && h == 1 && i + kAhead < kGroups) load_group(o, added, i + kAhead);
+        if (e == 1 && h == 1 && i + kAhead < kGroups) {
+          load_group(at - row_step() + (8 * kAhead - 1) * output_plane(), added, i + kAhead);
+        }
       }
     });
     return check == 0.0f;
@@ -207,28 +233,41 @@ struct Finish : Block {
         }
       }
     }
+    float sum[2] = {0.0f, 0.0f};
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       maximum[h] = fmaxf(maximum[h], __shfl_xor_sync(~0u, maximum[h], 1));
       maximum[h] = fmaxf(maximum[h], __shfl_xor_sync(~0u, maximum[h], 2));
-      float sum = 0.0f;
+    }
 #pragma unroll
-      for (int i = 0; i < kN / 8; ++i) {
+    for (int i = 0; i < kN / 8; ++i) {
 #pragma unroll
-        for (int e = 0; e < 2; ++e) {
+      for (int e = 0; e < 2; ++e) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
           float& v = acc[4 * i + 2 * h + e];
           v = ptx::ex2(v - maximum[h]);
-          sum += v;
+          sum[h] += v;
         }
       }
-      sum += __shfl_xor_sync(~0u, sum, 1);
-      sum += __shfl_xor_sync(~0u, sum, 2);
-      check = fmaf(sum, 0.0f, check);
-      const SigmoidOfProbability sigmoid(ptx::rcp(sum));
+    }
 #pragma unroll
-      for (int i = 0; i < kN / 8; ++i) {
+    for (int h = 0; h < 2; ++h) {
+      sum[h] += __shfl_xor_sync(~0u, sum[h], 1);
+      sum[h] += __shfl_xor_sync(~0u, sum[h], 2);
+      check = fmaf(sum[h], 0.0f, check);
+    }
+    const SigmoidOfProbability sigmoid[2] = {SigmoidOfProbability(ptx::rcp(sum[0])),
+                                             SigmoidOfProbability(ptx::rcp(sum[1]))};
 #pragma unroll
-        for (int e = 0; e < 2; ++e) acc[4 * i + 2 * h + e] = sigmoid(acc[4 * i + 2 * h + e]);
+    for (int i = 0; i < kN / 8; ++i) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          float& v = acc[4 * i + 2 * h + e];
+          v = sigmoid[h](v);
+        }
       }
     }
   }

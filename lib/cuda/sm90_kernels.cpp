@@ -9,6 +9,7 @@
 #include "cuda/cuda_error.h"
 #include "cuda/sm90_launch.h"
 #include "cuda/sm90_plan.h"
+#include "cuda/sm90_tensor_map.h"
 
 namespace volup {
 
@@ -50,6 +51,9 @@ class Sm90Launch final : public Launch {
       return reinterpret_cast<uintptr_t>(at) % (2 * element_) == 0;
     };
     p.paired = p.paired && aligned(p.out) && aligned(p.add);
+    p.bulk = p.bulk && reinterpret_cast<uintptr_t>(p.x) % 16 == 0 &&
+             sm90::encode_x_map(p, p.x, static_cast<int>(element_), &p.x_map);
+    p.whole_words = element_ == 4 || (aligned(p.x) && p.even_count);
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3(static_cast<unsigned>(blocks_));
     config.blockDim = dim3(sm90::kThreads);

@@ -11,6 +11,7 @@
 #ifndef VOLUP_CUDA_SM90_LAYOUT_H_
 #define VOLUP_CUDA_SM90_LAYOUT_H_
 
+#include <cuda.h>
 #include <vector_types.h>
 
 #include <cstddef>
@@ -33,20 +34,26 @@ inline constexpr int kPartsOf = kEngine == Engine::kBf16x3   ? 3
                                 : kEngine == Engine::kBf16x2 ? 2
                                                              : 1;
 
-inline constexpr int kRows = 64;   // positions of a tile, an accumulator
-inline constexpr int kChunk = 32;  // input channels that are staged together, padded
+inline constexpr int kRows = 64;         // positions of a tile, an accumulator
+inline constexpr int kMaxChannels = 64;  // kN at most
+inline constexpr int kChunk = 32;        // input channels that are staged together, padded
 inline constexpr int kEights = kChunk / 8;
 inline constexpr int kRowBytes = kChunk * 2;  // of an operand's part in shared memory
 inline constexpr int kTileEdge = 8;           // along x and along y
-inline constexpr int kConsumers = 2;          // warpgroups that multiply
-inline constexpr int kLoaders = 224;  // threads that load and split x; one warp loads weights
-inline constexpr int kThreads = 512;
-inline constexpr int kMaxResidentSteps = 120;  // of a tile with resident weights
+inline constexpr int kLoaders =
+    96;  // threads that load and split x; a warp beside them starts bulk copies
+inline constexpr int kConsumers = 3;  // warpgroups that multiply; one more loads
+inline constexpr int kThreads = 128 * (kConsumers + 1);
+inline constexpr int kMaxResidentSteps = 160;  // of a tile where weights stay
 inline constexpr int kMaxPlanes = 5;           // taps along z
 inline constexpr int kMaxSteps = 25;           // taps along y and x, an accumulator
 inline constexpr int kMaxClasses = 448;
 inline constexpr int kMaxStages = 8;
 inline constexpr int kSlots = 4;  // of the ring of weights, a block of them each
+inline constexpr int kBatch = 4;  // tasks of a loading thread in a piece
+inline constexpr int kPieceTasks = kLoaders * kBatch;
+inline constexpr int kTaskBytes = 32;  // of raw x, a task: 8 channels of a position, 4 bytes each
+inline constexpr int kMaxRawSlots = 3;
 
 // One class, in the packed bytes.
 struct Class {
@@ -64,11 +71,14 @@ struct Class {
   int64_t weight_bytes;               // of the class
   int64_t weight_offset;              // in the packed weights
 
-  // How shared memory is used: a stage holds the slabs of a tile or, where those are too many, one
-  // slab. The weights stay, or go through a ring of slots.
-  int32_t whole;     // a stage holds all slabs of a tile
-  int32_t resident;  // weights stay
-  int32_t stages_log2, stage_bytes;
+  // How shared memory is used. Where the weights stay, tiles march along z through the slabs of
+  // their window of planes, each loaded once; else the weights go through a ring of slots, and a
+  // tile's slabs are loaded for it alone. A stage holds a slab.
+  int32_t resident;       // weights stay
+  int32_t z_min, window;  // planes that tiles march through: z_min .. z_min + window - 1
+  int32_t stages;
+  int32_t raw_slots;  // of x on its way: 2 or kMaxRawSlots
+  int32_t raw_slot_bytes;
 };
 
 // Bytes of packed weights are blocks, class after class; in a class ordered by chunk of input
@@ -77,34 +87,36 @@ struct Class {
 
 // What a block of the grid does, worked out once.
 struct Work {
-  uint32_t tiles_x, tiles_y, positions_z, tiles;  // of the class
-  uint32_t rank, ranks;                           // of the block among those of its class
-  int32_t slabs, positions, slab_bytes;           // of a tile, of a slab
-  int32_t fills;                                  // of stages, a tile
-  int32_t block_bytes;                            // of weights
-  int32_t stages_at;                              // in the dynamic shared memory
+  // Units of the class: tiles at neighbouring z, segment of them or what is left.
+  uint32_t tiles_x, tiles_y, segments, units;
+  int32_t segment, positions_z;
+  uint32_t rank, ranks;                  // of the block among those of its class
+  int32_t slabs, positions, slab_bytes;  // of a tile, of a slab
+  int32_t block_bytes;                   // of weights
+  int32_t raw_at, stages_at;             // in the dynamic shared memory
+  uint32_t stage_reciprocal;             // ceil(2^32 / stages)
 };
 
 struct Shared {
-  // Barriers: of stages; of slots, where weights that stay use slot_full[0] alone; and of a
-  // warpgroup's turn to multiply.
+  // Barriers: of slots of raw x that bulk copies fill; of stages; and of slots, where weights that
+  // stay use slot_full[0] alone.
+  uint64_t raw_full[kMaxRawSlots], raw_empty[kMaxRawSlots];
   uint64_t full[kMaxStages], empty[kMaxStages];
   uint64_t slot_full[kSlots], slot_empty[kSlots];
-  uint64_t turn[kConsumers];
 
   Class now;
   Work work;
-  uint32_t not_finite[kConsumers];
-  // Distances between tiles, as digits x, y, z, n: to the neighbour in a group, from a group's last
-  // to the next group's first, to a warpgroup's own next.
-  int4 to_neighbour, to_next_first, to_next_own;
-  uint2 steps[kMaxResidentSteps];  // of a tile: offsets of x and of w in 16 bytes
-  float bias[128];
-  alignas(1024) unsigned char dynamic[16];  // weights, then stages
+  uint2 steps[kMaxResidentSteps];  // where a tile's steps find their operands: list_steps
+  uint32_t begun;                  // fills of stages that were begun
+  uint32_t raw_end;                // the fill of raw x that does not come any more
+  int4 to_next_unit;               // of the block, as digits x, y, segment, n
+  float bias[kMaxChannels];
+  alignas(1024) unsigned char dynamic[16];  // weights, raw x, stages
 };
 inline constexpr size_t kSharedHeader = offsetof(Shared, dynamic);
 
 struct Parameters {
+  CUtensorMap x_map;  // of x, where bulk is set
   const void* x;
   const void* add;
   void* out;
@@ -117,9 +129,15 @@ struct Parameters {
   int32_t n, ci, id, ih, iw;
   int32_t co, od, oh, ow;
   int32_t stride_z, stride_y, stride_x;
-  int32_t tile_x;  // base positions a tile advances along x: 8, or 16 with stride 1
-  int32_t chunks;  // of input channels
-  int32_t paired;  // outputs of the two accumulators are neighbours, aligned to two elements
+  int32_t tile_x;   // base positions a tile advances along x: 8, or 16 with stride 1
+  int32_t chunks;   // of input channels
+  int32_t segment;  // tiles along z that a unit has where weights stay
+  int32_t paired;   // outputs of the two accumulators are neighbours, aligned to two elements
+  // Boxes of x that bulk copies take, a slab's positions and kChunk channels; where bulk is not set
+  // threads copy elements.
+  int32_t bulk, box_x, box_y;
+  int32_t even_count;   // x has an even number of elements
+  int32_t whole_words;  // every element of x lies in 4 aligned bytes that are x's own
   int32_t class_count;
   int32_t first_block[kMaxClasses + 1];  // blocks of the grid that serve a class
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The roles of a block of "cuda/sm90" that fill shared memory: weights, packed on the host, by bulk
-// copies; and x, gathered from its planes, split into parts and laid out for the products.
+// copies; and x, copied element by element, split into parts and laid out for the products. x in
+// boxes is sm90_bulk_loader.cuh's.
 #ifndef VOLUP_CUDA_SM90_LOADER_CUH_
 #define VOLUP_CUDA_SM90_LOADER_CUH_
 
@@ -26,6 +27,17 @@ __device__ inline void split(float low, float high, uint32_t (&part)[kPartsOf<kE
   }
 }
 
+// One of the two 16-bit elements in bits.
+template <typename Io>
+__device__ inline Io element_of(uint32_t bits, uint32_t odd) {
+  const auto half = static_cast<uint16_t>(odd ? bits >> 16 : bits);
+  if constexpr (std::is_same_v<Io, __half>) {
+    return __ushort_as_half(half);
+  } else {
+    return __ushort_as_bfloat16(half);
+  }
+}
+
 template <Engine kEngine, typename Io>
 struct Loader : Block {
   using Block::Block;
@@ -33,17 +45,19 @@ struct Loader : Block {
 
   // ---- Weights ---------------------------------------------------------------------------------
 
-  // The role of one thread: all of them once, or block after block as slots of the ring come free,
-  // again for every group and pass.
-  __device__ void load_weights() const {
+  // All of a class's, by one thread; they stay.
+  __device__ void load_resident_weights() const {
     const unsigned char* from = p.weights + c.weight_offset;
-    if (c.resident) {
-      ptx::mbarrier_arrive_expect(&shared.slot_full[0], static_cast<uint32_t>(c.weight_bytes));
-      for (int64_t at = 0; at < c.weight_bytes; at += work.block_bytes) {
-        ptx::bulk_copy(shared.dynamic + at, from + at, work.block_bytes, &shared.slot_full[0]);
-      }
-      return;
+    ptx::mbarrier_arrive_expect(&shared.slot_full[0], static_cast<uint32_t>(c.weight_bytes));
+    for (int64_t at = 0; at < c.weight_bytes; at += work.block_bytes) {
+      ptx::bulk_copy(shared.dynamic + at, from + at, work.block_bytes, &shared.slot_full[0]);
     }
+  }
+
+  // The role of one thread: block after block as slots of the ring come free, again for every group
+  // and pass.
+  __device__ void load_weights_by_ring() const {
+    const unsigned char* from = p.weights + c.weight_offset;
     uint32_t number = 0;
     for (uint32_t group = work.rank; group < groups(); group += work.ranks) {
       for (int pass = 0; pass < kPassesOf<kEngine>; ++pass) {
@@ -63,113 +77,254 @@ struct Loader : Block {
 
   // ---- Input -----------------------------------------------------------------------------------
 
-  // A task is one position and eight channels of a slab: eight loads, each coalesced over the
-  // positions of a warp, and one 16-byte store a part. A thread has up to kBatch under way, whose
-  // places it works out once where they cover the stage.
-  static constexpr int kBatch = 3;
+  // A task is one position of a slab and eight channels. A thread copies its tasks' elements to a
+  // slot of raw x, each copy coalesced over the positions of a warp, with a few pieces of kBatch
+  // tasks on their way at a time; then it takes what it copied itself, splits it and writes 16
+  // bytes a part to the stage. What is the same for every slab is worked out once where a slab is
+  // one piece.
+  static constexpr int kBatch = sm90::kBatch;
   struct Task {
     int shared_at = -1;  // bytes of its row into the stage + its 16 bytes of that; -1: no task
-    uint32_t place = 0;  // bytes: x, y, z from the tile's first position plus 128, channels
-    int64_t offset = 0;  // elements from the tile's first position
+    uint32_t place = 0;  // x and y from the tile's first position, plus 128 each
+    int64_t offset = 0;  // elements from there in the slab's first channel
   };
 
-  __device__ Task make_task(int task, int tasks, int fill) const {
-    Task t;
-    if (task >= tasks) return t;
-    const int position = task % work.positions;
-    const int eight = task / work.positions % kEights;
-    const int staged = task / work.positions / kEights;
-    const int slab = c.whole ? staged : fill % work.slabs;
-    const int channel = slab / c.planes * kChunk + eight * 8;
-    const int x = c.x_min + position % c.slab_x;
-    const int y = c.y_min + position / c.slab_x;
-    const int z = c.delta_z[slab % c.planes];
-    t.shared_at = staged * work.slab_bytes + position * kRowBytes + eight;
-    t.place = (x + 128) | (y + 128) << 8 | (z + 128) << 16 | max(0, min(8, p.ci - channel)) << 24;
-    t.offset = ((static_cast<int64_t>(channel) * p.id + z) * p.ih + y) * p.iw + x;
-    return t;
+  __device__ int tasks() const { return work.positions * kEights; }
+  __device__ int pieces() const { return (tasks() + kPieceTasks - 1) / kPieceTasks; }
+
+  // The tasks of a piece.
+  __device__ void settle(Task (&task)[kBatch], int thread, int piece) const {
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      task[b] = Task();
+      const int index = piece * kPieceTasks + b * kLoaders + thread;
+      if (index >= tasks()) continue;
+      const int position = index % work.positions;
+      const int eight = index / work.positions;
+      const int x = c.x_min + position % c.slab_x;
+      const int y = c.y_min + position / c.slab_x;
+      task[b].shared_at = position * kRowBytes + eight;
+      task[b].place = (x + 128) | (y + 128) << 16;
+      task[b].offset = eight * 8 * input_plane() + y * p.iw + x;
+    }
   }
 
-  // The role of kLoaders threads: a stage for each warpgroup's tile in turn.
+  // A slab of a tile: a plane and a chunk of channels.
+  struct Slab {
+    Tile tile;  // z: of the plane
+    int chunk;
+    bool exists;
+  };
+
+  // The slabs that a block's tiles need, in the order in which stages are filled.
+  struct Marching {
+    const Loader& loader;
+    Digits unit;
+    uint32_t index;
+    int plane = 0, chunk = 0;
+
+    __device__ explicit Marching(const Loader& l)
+        : loader(l), unit(l.work, l.work.rank), index(l.work.rank) {}
+    __device__ bool more() const { return index < loader.work.units; }
+    __device__ Slab slab() const {
+      return {loader.tile_of(unit, plane + loader.c.z_min), chunk, true};
+    }
+    __device__ void next() {
+      if (++chunk < loader.p.chunks) return;
+      chunk = 0;
+      if (++plane < loader.planes_of(unit)) return;
+      plane = 0;
+      index += loader.work.ranks;
+      unit.add(loader.work, loader.shared.to_next_unit);
+    }
+  };
+  // For the warpgroups in turn; all slabs once a pass.
+  struct TileByTile {
+    const Loader& loader;
+    uint32_t group;
+    int fill = 0, w = 0;
+
+    __device__ explicit TileByTile(const Loader& l) : loader(l), group(l.work.rank) {}
+    __device__ bool more() const { return group < loader.groups(); }
+    __device__ Slab slab() const {
+      const uint32_t index = group * kConsumers + w;
+      const int slab = fill % loader.work.slabs;
+      Tile tile = loader.tile_of(Digits(loader.work, index), 0);
+      tile.z += loader.c.delta_z[slab % loader.c.planes];
+      return {tile, slab / loader.c.planes, index < loader.work.units};
+    }
+    __device__ void next() {
+      if (++w < kConsumers) return;
+      w = 0;
+      if (++fill < loader.work.slabs * kPassesOf<kEngine>) return;
+      fill = 0;
+      group += loader.work.ranks;
+    }
+  };
+
+  // The role of kLoaders threads.
   __device__ void load_x(int thread) const {
-    const int tasks = (c.whole ? work.slabs : 1) * kEights * work.positions;
-    const bool settled = c.whole && tasks <= kLoaders * kBatch;
-    Task task[kBatch];
-    settle(task, thread, tasks, 0);
-    Digits digits(work, work.rank * kConsumers);
     ptx::grid_dependency_wait();
+    if (c.resident) {
+      fill_stages(thread, Marching(*this));
+    } else {
+      fill_stages(thread, TileByTile(*this));
+    }
+  }
+
+  // Waits until a stage is free for fill number.
+  __device__ void begin_fill(int thread, uint32_t number, const Fill& fill) const {
+    wait(&shared.empty[fill.stage], fill.parity ^ 1);
+    if (thread == 0) ptx::store_release(&shared.begun, number + 1);
+  }
+
+  // What stays the same while a thread loads, in registers.
+  struct Layout {
+    int pieces, stages, raw_slots;
+    uint32_t piece_stride;  // bytes between channels in a slot: raw x is [slot][8][task]
+    uint32_t raw;           // the thread's first task in slot 0
+    uint32_t raw_slot_bytes;
+    uint32_t stage, slab_bytes;
+    int64_t plane;
+  };
+  __device__ Layout layout(int thread) const {
+    Layout l;
+    l.pieces = pieces();
+    l.stages = c.stages;
+    l.raw_slots = c.raw_slots;
+    l.piece_stride = min(tasks(), kPieceTasks) * 4;
+    l.raw = ptx::shared_address(shared.dynamic) + work.raw_at + thread * 4;
+    l.raw_slot_bytes = c.raw_slot_bytes;
+    l.stage = stage_at(0);
+    l.slab_bytes = work.slab_bytes;
+    l.plane = input_plane();
+    return l;
+  }
+
+  template <typename Slabs>
+  __device__ void fill_stages(int thread, Slabs slabs) const {
+    const Layout l = layout(thread);
+    Task task[kBatch];
+    settle(task, thread, 0);
+    const bool settled = l.pieces == 1;
+    uint32_t odd = 0;  // a bit a slot: where 16-bit elements start within their 4 bytes
+    // Of the piece that is fetched next and of the one that is taken next: which of its slab it is.
+    int fetch_piece = 0, piece = 0;
+    int slot = 0;
+    uint32_t fetched = 0;
+    const auto fetch_next = [&](int to) {
+      if (slabs.more()) {
+        if (!settled) settle(task, thread, fetch_piece);
+        const uint32_t first_odd = fetch(l, task, slabs.slab(), l.raw + to * l.raw_slot_bytes);
+        odd = (odd & ~(1u << to)) | first_odd << to;
+        ++fetched;
+        if (++fetch_piece == l.pieces) {
+          fetch_piece = 0;
+          slabs.next();
+        }
+      }
+      ptx::copy_commit();
+    };
+    for (int i = 0; i < l.raw_slots; ++i) fetch_next(i);
+    Fill fill = {0, 0};
     uint32_t number = 0;
-    for (uint32_t group = work.rank; group < groups(); group += work.ranks) {
-      for (int part = 0; part < work.fills * kConsumers; ++part, ++number) {
-        const int w = part % kConsumers;
-        const uint32_t index = group * kConsumers + w;
-        const bool exists = index < work.tiles;
-        if (exists || !c.resident) {
-          if (work.fills > 1) digits = Digits(work, index);
-          load_tile(thread, Tile(p, digits), exists, part / kConsumers, tasks, settled, number,
-                    task);
-        }
-        digits.add(work, w + 1 < kConsumers ? shared.to_neighbour : shared.to_next_first);
+    for (uint32_t taken = 0; taken != fetched; ++taken) {
+      if (l.raw_slots == kMaxRawSlots) {
+        ptx::copy_wait<kMaxRawSlots - 1>();
+      } else {
+        ptx::copy_wait<kMaxRawSlots - 2>();
+      }
+      if (piece == 0) begin_fill(thread, number++, fill);
+      if (!settled) settle(task, thread, piece);
+      take(l, task, l.raw + slot * l.raw_slot_bytes, odd >> slot & 1,
+           l.stage + fill.stage * l.slab_bytes);
+      if (++piece == l.pieces) {
+        piece = 0;
+        ptx::fence_proxy_async();
+        ptx::mbarrier_arrive(&shared.full[fill.stage]);
+        if (++fill.stage == static_cast<uint32_t>(l.stages)) fill = {0, fill.parity ^ 1};
+      }
+      fetch_next(slot);
+      if (++slot == l.raw_slots) slot = 0;
+    }
+    ptx::copy_wait<0>();
+  }
+
+  // Starts the copies of a piece to its slot, zero outside x and past its last channel. Returns
+  // whether the tile's first element is the second 16-bit one of 4 bytes.
+  __device__ uint32_t fetch(const Layout& l, const Task (&task)[kBatch], const Slab& slab,
+                            uint32_t to) const {
+    const Tile& t = slab.tile;
+    const int channel = slab.chunk * kChunk;
+    const Io* first = static_cast<const Io*>(p.x) +
+                      (static_cast<int64_t>(t.n) * p.ci + channel) * l.plane +
+                      (static_cast<int64_t>(t.z) * p.ih + t.y) * p.iw + t.x;
+    const bool exists = slab.exists && static_cast<uint32_t>(t.z) < static_cast<uint32_t>(p.id);
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      if (task[b].shared_at < 0) continue;
+      const int xx = t.x - 128 + static_cast<int>(task[b].place & 0xFFFF);
+      const int y = t.y - 128 + static_cast<int>(task[b].place >> 16);
+      const bool inside = exists && static_cast<uint32_t>(y) < static_cast<uint32_t>(p.ih) &&
+                          static_cast<uint32_t>(xx) < static_cast<uint32_t>(p.iw);
+      const int channels = inside ? p.ci - channel - (task[b].shared_at & 3) * 8 : 0;
+      const Io* at = first + task[b].offset;
+      uint32_t shared_to = to + b * kLoaders * 4;
+#pragma unroll
+      for (int k = 0; k < 8; ++k, at += l.plane, shared_to += l.piece_stride) {
+        fetch_element(shared_to, at, k < channels);
       }
     }
+    return reinterpret_cast<uintptr_t>(first) >> 1 & 1;
   }
 
-  // One fill of a stage. The loads of a batch start before the stage is free.
-  __device__ void load_tile(int thread, const Tile& tile, bool exists, int fill, int tasks,
-                            bool settled, uint32_t number, Task (&task)[kBatch]) const {
-    const int64_t plane = input_plane();
-    const Io* x = static_cast<const Io*>(p.x) + tile.n * p.ci * plane +
-                  (static_cast<int64_t>(tile.z) * p.ih + tile.y) * p.iw + tile.x;
-    const uint32_t stage = stage_of(number);
-    for (int first = thread; first < tasks + thread; first += kLoaders * kBatch) {
-      if (!settled) settle(task, first, tasks, fill);
-      float value[kBatch][8];
+  // To 4 bytes of shared memory: an fp32 element, or a 16-bit one with its neighbour.
+  __device__ void fetch_element(uint32_t to, const Io* at, bool exists) const {
+    if constexpr (sizeof(Io) == 4) {
+      ptx::copy_4(to, at, exists ? 4 : 0);
+    } else if (p.whole_words) {
+      ptx::copy_4(to, reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(at) & ~3ull),
+                  exists ? 4 : 0);
+    } else {
+      const uint32_t bits = exists ? __ldg(reinterpret_cast<const uint16_t*>(at)) : 0;
+      ptx::store_shared(to, bits | bits << 16);
+    }
+  }
+
+  // From the slot to the stage, in parts.
+  __device__ static void take(const Layout& l, const Task (&task)[kBatch], uint32_t from,
+                              uint32_t odd, uint32_t stage) {
 #pragma unroll
-      for (int b = 0; b < kBatch; ++b) gather(x, tile, exists, task[b], plane, value[b]);
-      if (first == thread) wait(&shared.empty[stage], parity_of(number) ^ 1);
+    for (int b = 0; b < kBatch; ++b) {
+      if (task[b].shared_at < 0) continue;
+      float value[8];
+      uint32_t at = from + b * kLoaders * 4;
 #pragma unroll
-      for (int b = 0; b < kBatch; ++b) {
-        if (task[b].shared_at >= 0) {
-          scatter(stage_at(stage) + (task[b].shared_at & ~3), task[b].shared_at & 3, value[b]);
+      for (int k = 0; k < 8; ++k, at += l.piece_stride) {
+        const uint32_t bits = ptx::load_shared(at);
+        if constexpr (sizeof(Io) == 4) {
+          value[k] = __uint_as_float(bits);
+        } else {
+          const uint32_t second =
+              (odd ^ static_cast<uint32_t>(task[b].offset) ^ k * static_cast<uint32_t>(l.plane)) &
+              1;
+          value[k] = to_float(element_of<Io>(bits, second));
         }
       }
-    }
-    ptx::fence_proxy_async();
-    ptx::mbarrier_arrive(&shared.full[stage]);
-  }
-
-  // The tasks of a batch.
-  __device__ void settle(Task (&task)[kBatch], int first, int tasks, int fill) const {
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) task[b] = make_task(first + b * kLoaders, tasks, fill);
-  }
-
-  // Zero outside x and past its last channel.
-  __device__ void gather(const Io* x, const Tile& tile, bool exists, const Task& task,
-                         int64_t plane, float (&value)[8]) const {
-    const int xx = tile.x - 128 + static_cast<int>(task.place & 255);
-    const int y = tile.y - 128 + static_cast<int>(task.place >> 8 & 255);
-    const int z = tile.z - 128 + static_cast<int>(task.place >> 16 & 255);
-    const bool inside = exists && static_cast<uint32_t>(z) < static_cast<uint32_t>(p.id) &&
-                        static_cast<uint32_t>(y) < static_cast<uint32_t>(p.ih) &&
-                        static_cast<uint32_t>(xx) < static_cast<uint32_t>(p.iw);
-    const int channels = inside ? task.place >> 24 : 0;
-    const Io* at = x + task.offset;
-#pragma unroll
-    for (int k = 0; k < 8; ++k, at += plane) {
-      value[k] = 0.0f;
-      if (k < channels) value[k] = to_float(__ldg(at));
+      scatter(stage + (task[b].shared_at & ~3), task[b].shared_at & 3, l.slab_bytes / kParts,
+              value);
     }
   }
 
-  __device__ void scatter(unsigned char* row, uint32_t eight, const float (&value)[8]) const {
+  __device__ static void scatter(uint32_t row, uint32_t eight, uint32_t part_bytes,
+                                 const float (&value)[8]) {
     uint32_t part[4][kParts];
 #pragma unroll
     for (int k = 0; k < 4; ++k) split<kEngine>(value[2 * k], value[2 * k + 1], part[k]);
 #pragma unroll
-    for (int i = 0; i < kParts; ++i, row += work.slab_bytes / kParts) {
-      *reinterpret_cast<uint4*>(row + swizzled(ptx::shared_address(row), eight)) =
-          make_uint4(part[0][i], part[1][i], part[2][i], part[3][i]);
+    for (int i = 0; i < kParts; ++i, row += part_bytes) {
+      ptx::store_shared(row + swizzled(row, eight),
+                        make_uint4(part[0][i], part[1][i], part[2][i], part[3][i]));
     }
   }
 };

@@ -71,8 +71,8 @@ struct Columns {
   int32_t shift[2];
   int accumulators;
 };
-std::vector<Columns> columns_of(const std::vector<PhaseTaps>& x) {
-  if (x.size() == 1) return {{{&x[0], &x[0]}, {0, kTileEdge}, 2}};
+std::vector<Columns> columns_of(const Plan& plan, const std::vector<PhaseTaps>& x) {
+  if (x.size() == 1) return {{{&x[0], &x[0]}, {0, kTileEdge}, plan.narrow ? 1 : 2}};
   std::vector<Columns> columns;
   for (size_t i = 0; i < x.size(); i += 2) {
     const bool pair = i + 1 < x.size();
@@ -88,7 +88,14 @@ Class make_class(const PhaseTaps& z, const PhaseTaps& y, const Columns& x, int f
   c.accumulators = x.accumulators;
   c.first_channel = first_channel;
   c.planes = static_cast<int32_t>(z.taps.size());
-  for (int i = 0; i < c.planes; ++i) c.delta_z[i] = static_cast<int32_t>(z.taps[i].delta);
+  int64_t z_min = z.taps[0].delta, z_max = z_min;
+  for (int i = 0; i < c.planes; ++i) {
+    c.delta_z[i] = static_cast<int32_t>(z.taps[i].delta);
+    z_min = std::min(z_min, z.taps[i].delta);
+    z_max = std::max(z_max, z.taps[i].delta);
+  }
+  c.z_min = static_cast<int32_t>(z_min);
+  c.window = static_cast<int32_t>(z_max - z_min + 1);
 
   int64_t y_min = y.taps[0].delta, y_max = y_min;
   for (const Tap& tap : y.taps) {
@@ -125,22 +132,67 @@ Class make_class(const PhaseTaps& z, const PhaseTaps& y, const Columns& x, int f
 bool fit(Class& c, const Plan& plan, int64_t available) {
   const int64_t block = int64_t{2} * parts_of(plan.engine) * kChunk * plan.channels;
   const int64_t slab = int64_t{2} * parts_of(plan.engine) * kChunk * c.slab_y * c.slab_x;
-  const int64_t tile = slab * plan.chunks * c.planes;
+  const int64_t piece = std::min<int64_t>(c.slab_y * c.slab_x * kEights, kPieceTasks) * kTaskBytes;
+  const int64_t box = int64_t{kChunk} * plan.box_y * plan.box_x * plan.element;
+  const int64_t raw_slot = std::max(piece, plan.bulk ? box : 0);
   c.weight_bytes = block * plan.chunks * c.planes * (c.steps[0] + c.steps[1]);
-  const int64_t ring = kSlots * block;
-  c.resident = 1;
-  if (c.weight_bytes + 2 * tile <= available && c.weight_bytes / block <= kMaxResidentSteps) {
-    c.whole = 1;
-  } else {
-    c.resident = 0;
-    c.whole = ring + 2 * tile <= available;
+  // A slab more than the window, so that one is filled while the others are multiplied.
+  const int64_t window = int64_t{c.window} * plan.chunks + 1;
+  for (const bool resident : {true, false}) {
+    if (plan.bulk && !resident) continue;
+    const int64_t weights = resident ? c.weight_bytes : kSlots * block;
+    if (resident && c.weight_bytes / block > kMaxResidentSteps) continue;
+    for (const int raw_slots : {kMaxRawSlots, kMaxRawSlots - 1}) {
+      const int64_t stages =
+          std::min<int64_t>(kMaxStages, (available - weights - raw_slots * raw_slot) / slab);
+      // Through the ring all warpgroups take their tiles' slabs at the same time.
+      if (stages < (resident ? window : kConsumers)) continue;
+      c.resident = resident;
+      c.raw_slots = raw_slots;
+      c.raw_slot_bytes = static_cast<int32_t>(raw_slot);
+      c.stages = static_cast<int32_t>(stages);
+      return true;
+    }
   }
-  c.stage_bytes = static_cast<int32_t>(c.whole ? tile : slab);
-  const int64_t weights = c.resident ? c.weight_bytes : ring;
-  // A power of two, so that a fill's stage is a mask away.
-  const int64_t stages = std::min<int64_t>(kMaxStages, (available - weights) / c.stage_bytes);
-  c.stages_log2 = stages < 2 ? 0 : std::bit_width(static_cast<uint64_t>(stages)) - 1;
-  return stages >= 2;
+  return false;
+}
+
+// The classes of a plan and how each uses shared memory. False where not all of them fit.
+bool lay_out(Plan& plan, const ConvTranspose3d& g, int64_t available) {
+  const auto z = phase_taps(g, 0), y = phase_taps(g, 1), x = phase_taps(g, 2);
+  plan.classes.clear();
+  for (int tile = 0; tile < plan.channel_tiles; ++tile) {
+    for (const PhaseTaps& pz : z) {
+      for (const PhaseTaps& py : y) {
+        for (const Columns& px : columns_of(plan, x)) {
+          plan.classes.push_back(make_class(pz, py, px, tile * plan.channels));
+        }
+      }
+    }
+  }
+  // Bulk copies start at whole 16 bytes and move whole ones; their boxes are the same for all
+  // classes.
+  plan.bulk = true;
+  plan.box_x = plan.box_y = 0;
+  const int whole = 16 / plan.element;
+  for (const Class& c : plan.classes) {
+    const int start = c.x_min & (whole - 1);
+    plan.box_x = std::max(plan.box_x, (start + c.slab_x + whole - 1) / whole * whole);
+    plan.box_y = std::max(plan.box_y, c.slab_y);
+    plan.bulk = plan.bulk && c.slab_x * c.slab_y * kEights <= kPieceTasks;
+  }
+  const auto fit_all = [&] {
+    plan.weight_bytes = 0;
+    for (Class& c : plan.classes) {
+      if (!fit(c, plan, available)) return false;
+      c.weight_offset = plan.weight_bytes;
+      plan.weight_bytes += c.weight_bytes;
+    }
+    return true;
+  };
+  if (plan.bulk && fit_all()) return true;
+  plan.bulk = false;
+  return fit_all();
 }
 
 }  // namespace
@@ -188,8 +240,8 @@ Refusal refuse(const Problem& problem, const DeviceProperties& device) {
             tiles,
             axis == 2 ? problem.conv_output[axis] : problem.conv_output[axis] / kTileEdge + 1,
             &tiles) ||
-        tiles >= int64_t{1} << 31) {
-      return cat("needs fewer than 2^31 tiles, got output ", problem.conv_output);
+        tiles >= int64_t{1} << 28) {
+      return cat("needs fewer than 2^28 tiles, got output ", problem.conv_output);
     }
   }
   return std::nullopt;
@@ -203,20 +255,11 @@ Plan make_plan(const Problem& problem, const DeviceProperties& device) {
   plan.channel_tiles = static_cast<int>((g.out_channels + plan.channels - 1) / plan.channels);
   const auto available =
       static_cast<int64_t>(device.shared_memory_bytes) - static_cast<int64_t>(kSharedHeader);
-  const auto z = phase_taps(g, 0), y = phase_taps(g, 1), x = phase_taps(g, 2);
-  bool fits = true;
-  for (int tile = 0; tile < plan.channel_tiles; ++tile) {
-    for (const PhaseTaps& pz : z) {
-      for (const PhaseTaps& py : y) {
-        for (const Columns& px : columns_of(x)) {
-          Class c = make_class(pz, py, px, tile * plan.channels);
-          fits = fit(c, plan, available) && fits;
-          c.weight_offset = plan.weight_bytes;
-          plan.weight_bytes += c.weight_bytes;
-          plan.classes.push_back(c);
-        }
-      }
-    }
+  plan.element = static_cast<int>(element_size(problem.io));
+  bool fits = lay_out(plan, g, available);
+  if (!fits && g.stride[2] == 1) {
+    plan.narrow = true;
+    fits = lay_out(plan, g, available);
   }
   plan.shared_bytes = fits ? device.shared_memory_bytes : 0;
   return plan;
@@ -257,7 +300,7 @@ Result<std::vector<std::byte>> pack(const Plan& plan, const Model& model) {
   for (int tile = 0; tile < plan.channel_tiles; ++tile) {
     for (const PhaseTaps& pz : z) {
       for (const PhaseTaps& py : y) {
-        for (const Columns& px : columns_of(x)) {
+        for (const Columns& px : columns_of(plan, x)) {
           const Class& c = plan.classes[next++];
           auto* block =
               reinterpret_cast<uint16_t*>(bytes.data() + plan.weights_at() + c.weight_offset);
@@ -300,13 +343,66 @@ namespace {
 
 // Time of a tile of a class in clocks: products against what each tile costs beside them, measured
 // loosely; decides the deal of blocks alone.
-double tile_cost(const Plan& plan, const Class& c) {
+double tile_cost(const Plan& plan, const Class& c, bool adds) {
   const int parts = parts_of(plan.engine);
   const int products = parts * (parts + 1) / 2;
   const double multiply = products * plan.chunks * kChunk / 16.0 * c.planes *
                           (c.steps[0] + c.steps[1]) * plan.channels / 2;
-  constexpr double kFinish = 2400;
-  return std::max(multiply, kFinish) + 0.1 * std::min(multiply, kFinish);
+  const double finish = adds ? 3600 : 2400;
+  return std::max(multiply, finish) + 0.1 * std::min(multiply, finish);
+}
+
+// Blocks of the grid, given to classes.
+struct Deal {
+  std::vector<int64_t> blocks;  // a class
+  double time = 0;              // of the class that is worst off
+};
+
+// Blocks in proportion to the classes' costs, at least one each and at most one a unit; one after
+// the other to the class that is worst off. segment: tiles along z of a unit where weights stay.
+Deal deal_blocks(const Plan& plan, const Parameters& p, int64_t segment, int64_t blocks) {
+  struct Load {
+    int64_t units;
+    double cost;  // of a unit
+  };
+  std::vector<Load> loads;
+  for (const Class& c : plan.classes) {
+    int64_t x = phase_count(p.ow, p.stride_x, c.phase_x[0]);
+    if (c.accumulators == 2) x = std::max(x, phase_count(p.ow, p.stride_x, c.phase_x[1]));
+    const int64_t columns =
+        (x + p.tile_x - 1) / p.tile_x *
+        ((phase_count(p.oh, p.stride_y, c.phase_y) + kTileEdge - 1) / kTileEdge) * p.n;
+    const int64_t z = phase_count(p.od, p.stride_z, c.phase_z);
+    const double tile = tile_cost(plan, c, takes_add(p.epilogue.kind));
+    if (c.resident) {
+      // The planes around a segment cost a little more than none.
+      loads.push_back({columns * ((z + segment - 1) / segment),
+                       tile * (static_cast<double>(std::min(segment, z)) + 0.1 * c.window)});
+    } else {
+      loads.push_back({(columns * z + kConsumers - 1) / kConsumers, tile * kConsumers});
+    }
+  }
+  Deal deal;
+  deal.blocks.assign(loads.size(), 1);
+  const auto time = [&](size_t i) {
+    const int64_t rounds = (loads[i].units + deal.blocks[i] - 1) / deal.blocks[i];
+    return loads[i].cost * static_cast<double>(rounds);
+  };
+  for (int64_t spare = blocks - static_cast<int64_t>(loads.size()); spare > 0; --spare) {
+    size_t worst = loads.size();
+    for (size_t i = 0; i < loads.size(); ++i) {
+      if (deal.blocks[i] < loads[i].units && (worst == loads.size() || time(i) > time(worst))) {
+        worst = i;
+      }
+    }
+    if (worst == loads.size()) break;
+    ++deal.blocks[worst];
+  }
+  for (size_t i = 0; i < loads.size(); ++i) {
+    deal.time = std::max(deal.time, time(i));
+    if (loads[i].units == 0) deal.blocks[i] = 0;
+  }
+  return deal;
 }
 
 }  // namespace
@@ -331,40 +427,28 @@ Parameters make_parameters(const Plan& plan, const Problem& problem, const Devic
   p.stride_z = narrow(g.stride[0]);
   p.stride_y = narrow(g.stride[1]);
   p.stride_x = narrow(g.stride[2]);
-  p.tile_x = g.stride[2] == 1 ? 2 * kTileEdge : kTileEdge;
+  p.tile_x = g.stride[2] == 1 && !plan.narrow ? 2 * kTileEdge : kTileEdge;
   p.chunks = plan.chunks;
+  p.bulk = plan.bulk && problem.input[4] * plan.element % 16 == 0;
+  p.box_x = plan.box_x;
+  p.box_y = plan.box_y;
   p.paired = g.stride[2] == 2 && p.ow % 2 == 0;
+  p.even_count = p.n % 2 == 0 || p.ci % 2 == 0 || p.id % 2 == 0 || p.ih % 2 == 0 || p.iw % 2 == 0;
   p.class_count = static_cast<int32_t>(plan.classes.size());
 
-  // Blocks in proportion to the classes' costs, at least one each and at most one a group of tiles;
-  // one after the other to the class that is worst off.
-  const int64_t count = p.class_count;
-  std::vector<int64_t> groups(count), given(count, 1);
-  for (int64_t i = 0; i < count; ++i) {
-    const Class& c = plan.classes[i];
-    int64_t x = phase_count(p.ow, p.stride_x, c.phase_x[0]);
-    if (c.accumulators == 2) x = std::max(x, phase_count(p.ow, p.stride_x, c.phase_x[1]));
-    const int64_t tiles = (x + p.tile_x - 1) / p.tile_x *
-                          ((phase_count(p.oh, p.stride_y, c.phase_y) + kTileEdge - 1) / kTileEdge) *
-                          phase_count(p.od, p.stride_z, c.phase_z) * p.n;
-    groups[i] = (tiles + kConsumers - 1) / kConsumers;
-  }
-  const auto time = [&](int64_t i) {
-    const int64_t rounds = (groups[i] + given[i] - 1) / given[i];
-    return tile_cost(plan, plan.classes[i]) * static_cast<double>(rounds);
-  };
-  for (int64_t spare = device.multiprocessors - count; spare > 0; --spare) {
-    int64_t worst = -1;
-    for (int64_t i = 0; i < count; ++i) {
-      if (given[i] < groups[i] && (worst < 0 || time(i) > time(worst))) worst = i;
+  Deal best;
+  for (int64_t segment = 1;; segment *= 2) {
+    Deal deal = deal_blocks(plan, p, segment, device.multiprocessors);
+    if (segment == 1 || deal.time < best.time) {
+      best = std::move(deal);
+      p.segment = narrow(segment);
     }
-    if (worst < 0) break;
-    ++given[worst];
+    if (segment >= p.od) break;
   }
-  for (int64_t i = 0; i < count; ++i) {
-    p.first_block[i + 1] = p.first_block[i] + narrow(groups[i] == 0 ? 0 : given[i]);
+  for (int32_t i = 0; i < p.class_count; ++i) {
+    p.first_block[i + 1] = p.first_block[i] + narrow(best.blocks[i]);
   }
-  *blocks = p.first_block[count];
+  *blocks = p.first_block[p.class_count];
   return p;
 }
 

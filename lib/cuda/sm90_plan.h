@@ -18,7 +18,12 @@ struct Plan {
   Engine engine = Engine::kBf16x3;
   int channels = 64;  // kN
   int chunks = 1;
+  int element = 4;  // bytes of the I/O type
   int channel_tiles = 1;
+  bool narrow =
+      false;          // with stride 1: one accumulator, for slabs that would be too large with two
+  bool bulk = false;  // x may come by bulk copies, of boxes of this size
+  int box_x = 0, box_y = 0;
   std::vector<Class> classes;
   int64_t weight_bytes = 0;
   size_t shared_bytes = 0;

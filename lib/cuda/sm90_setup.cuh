@@ -35,32 +35,37 @@ __device__ inline Work make_work(const Parameters& p, const Class& c, int parts,
   work.tiles_x = (x + p.tile_x - 1) / p.tile_x;
   work.tiles_y = (positions(p.oh, p.stride_y, c.phase_y) + kTileEdge - 1) / kTileEdge;
   work.positions_z = positions(p.od, p.stride_z, c.phase_z);
-  work.tiles = work.tiles_x * work.tiles_y * work.positions_z * p.n;
+  work.segment = c.resident ? p.segment : 1;
+  work.segments = (work.positions_z + work.segment - 1) / work.segment;
+  work.units = work.tiles_x * work.tiles_y * work.segments * p.n;
   work.rank = rank;
   work.ranks = ranks;
   work.slabs = p.chunks * c.planes;
   work.block_bytes = parts * kChunk * channels * 2;
   work.positions = c.slab_y * c.slab_x;
   work.slab_bytes = parts * kChunk * 2 * work.positions;
-  work.fills = c.whole ? 1 : work.slabs * (parts > 1 ? 2 : 1);
-  work.stages_at = c.resident ? static_cast<int>(c.weight_bytes) : kSlots * work.block_bytes;
+  work.raw_at = c.resident ? static_cast<int>(c.weight_bytes) : kSlots * work.block_bytes;
+  work.stages_at = work.raw_at + c.raw_slots * c.raw_slot_bytes;
+  work.stage_reciprocal = 0xFFFFFFFFu / c.stages + 1;
   return work;
 }
 
-__device__ inline void init_barriers(Shared& shared) {
-  // Counts of arrivals: every thread that loads x on full, the one that loads weights on
-  // slot_full, a lane of each warp of one warpgroup on empty and turn and of both on slot_empty.
+__device__ inline void init_barriers(Shared& shared, const Class& c) {
+  // Counts of arrivals: the thread that starts bulk copies of x on raw_full, a lane of each warp
+  // that splits it on raw_empty, every thread that loads x on full, the one that loads weights on
+  // slot_full, a lane of each warp that multiplies on slot_empty, and on empty a lane of each warp
+  // that multiplies a tile whose window has the slab.
+  for (int i = 0; i < kMaxRawSlots; ++i) {
+    ptx::mbarrier_init(&shared.raw_full[i], 1);
+    ptx::mbarrier_init(&shared.raw_empty[i], kLoaders / 32);
+  }
   for (int i = 0; i < kMaxStages; ++i) {
     ptx::mbarrier_init(&shared.full[i], kLoaders);
-    ptx::mbarrier_init(&shared.empty[i], 4);
+    ptx::mbarrier_init(&shared.empty[i], 4 * (c.resident ? c.window : 1));
   }
   for (int i = 0; i < kSlots; ++i) {
     ptx::mbarrier_init(&shared.slot_full[i], 1);
     ptx::mbarrier_init(&shared.slot_empty[i], 4 * kConsumers);
-  }
-  for (int i = 0; i < kConsumers; ++i) {
-    ptx::mbarrier_init(&shared.turn[i], 4);
-    shared.not_finite[i] = 0;
   }
   ptx::fence_mbarrier_init();
 }
@@ -81,13 +86,16 @@ __device__ void take_class(const Parameters& p, Shared& shared) {
     shared.work = make_work(p, from, kPartsOf<kEngine>, kN,
                             static_cast<int>(blockIdx.x) - p.first_block[serves],
                             p.first_block[serves + 1] - p.first_block[serves]);
-    init_barriers(shared);
+    shared.begun = 0;
+    shared.raw_end = ~0u;
+    init_barriers(shared, from);
   }
 }
 
-// Where the steps of a tile find their operands, accumulator by accumulator. For a tile that lies
-// in one stage and weights that stay.
-__device__ inline void list_steps(Shared& shared) {
+// Where the steps of a tile find their operands, accumulator by accumulator, where weights stay:
+// the slab's fill from the window's first on in the upper 16 bits of x and the offset in it below,
+// and the offset in the weights in y, both in 16 bytes.
+__device__ inline void list_steps(const Parameters& p, Shared& shared) {
   const Class& c = shared.now;
   const Work& work = shared.work;
   const int per_slab = c.steps[0] + c.steps[1];
@@ -97,21 +105,17 @@ __device__ inline void list_steps(Shared& shared) {
     const int j = step >= c.steps[0];
     const int own = step - (j == 0 ? 0 : c.steps[0]);
     const int at = (j == 0 ? 0 : work.slabs * c.steps[0]) + slab * c.steps[j] + own;
-    shared.steps[at] = make_uint2((slab * work.slab_bytes + kRowBytes * c.step_offset[j][own]) / 16,
-                                  block * work.block_bytes / 16);
+    const int fill = (c.delta_z[slab % c.planes] - c.z_min) * p.chunks + slab / c.planes;
+    shared.steps[at] = make_uint2(fill << 16 | c.step_offset[j][own] * (kRowBytes / 16),
+                                  block * (work.block_bytes / 16));
   }
 }
 
-// Distances between tiles as digits, so that roles go from tile to tile without divisions.
-__device__ inline void list_distances(Shared& shared) {
-  const int thread = threadIdx.x;
-  if (thread < 3) {
-    const uint32_t distance =
-        thread == 0 ? 1 : shared.work.ranks * kConsumers - (thread == 1 ? kConsumers - 1 : 0);
-    const Digits digits(shared.work, distance);
-    (thread == 0   ? shared.to_neighbour
-     : thread == 1 ? shared.to_next_first
-                   : shared.to_next_own) = make_int4(digits.x, digits.y, digits.z, digits.n);
+// The distance to a block's next unit as digits, so that roles go on without divisions.
+__device__ inline void list_distance(Shared& shared) {
+  if (threadIdx.x == 0) {
+    const Digits digits(shared.work, shared.work.ranks);
+    shared.to_next_unit = make_int4(digits.x, digits.y, digits.segment, digits.n);
   }
 }
 

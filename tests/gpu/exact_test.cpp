@@ -14,7 +14,11 @@ constexpr const char* kShapes[] = {
     "n5 ci3 co16 i4x32x32 k3 s2 p1",
     "n2 ci32 co64 i4x6x8 k3 s2 p1 op1",
     "n1 ci32 co64 i16x16x16 k3 s2 p1 op1",
+    "n1 ci32 co64 i16x32x32 k3 s2 p1 op1",  // many tiles a multiprocessor
     "n3 ci32 co64 i3x11x33 k3 s2 p1 op1",
+    "n2 ci32 co32 i3x17x33 k5 p4 d2",  // slabs that fill shared memory
+    "n1 ci32 co16 i5x18x40 k3 p1",
+    "n2 ci8 co64 i9x9x24 k3 s2 p1:0",
     "n2 ci32 co64 i5x8x12 k3 s2 p1",
     "n1 ci64 co32 i4x4x4 k4 s2 p1",
     "n2 ci64 co32 i6x8x8 k1x3x3 s1x2x2 p0x1x1",

@@ -9,6 +9,7 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -44,10 +45,13 @@ class GpuTest : public ::testing::Test {
 
 inline const DeviceProperties& properties() { return (*gpu())->properties(); }
 
-// Kernels that take the problem, fallbacks included.
+// Kernels that take the problem, fallbacks included. VOLUP_TEST_KERNEL=NAME in the environment
+// leaves that one alone.
 inline std::vector<const Kernel*> kernels_for(const Problem& problem) {
+  const char* only = std::getenv("VOLUP_TEST_KERNEL");
   std::vector<const Kernel*> kernels;
   for (const Kernel* kernel : kernel_list()) {
+    if (only != nullptr && kernel->name() != only) continue;
     if (kernel->device() == DeviceType::kCuda && !kernel->refuse(problem, properties())) {
       kernels.push_back(kernel);
     }
