@@ -5,9 +5,13 @@ set(VOLUP_CUDA AUTO CACHE STRING "CUDA backend: AUTO (on where a CUDA compiler >
 set_property(CACHE VOLUP_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(VOLUP_TORCHSCRIPT AUTO CACHE STRING "TorchScript loader module: AUTO (on where libtorch is found), ON, OFF")
 set_property(CACHE VOLUP_TORCHSCRIPT PROPERTY STRINGS AUTO ON OFF)
+set(VOLUP_ONNX AUTO CACHE STRING "ONNX loader module: AUTO (on where ONNX's library is found), ON, OFF")
+set_property(CACHE VOLUP_ONNX PROPERTY STRINGS AUTO ON OFF)
 option(VOLUP_HDF5 "HDF5 loader module, and HDF5 files in the tool" ON)
+option(VOLUP_CHECKPOINT "Loader module for PyTorch state_dicts and safetensors (zlib)" ON)
 option(VOLUP_TESTS "Tests" ON)
 option(VOLUP_TOOLS "The volup tool" ON)
+option(VOLUP_FUZZ "libFuzzer targets of the loader modules (clang)" OFF)
 option(VOLUP_BENCHMARKS "Benchmarks (Google Benchmark)" OFF)
 
 set(VOLUP_WITH_CUDA OFF)

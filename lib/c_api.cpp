@@ -3,6 +3,7 @@
 // Every function of volup.h. Each body is one guarded lambda: guard is the only place where
 // exceptions are caught, and where the thread's error text is set.
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <new>
 #include <string>
@@ -81,22 +82,25 @@ volup_status guard_session(volup_session* session, const Body& body) noexcept {
 
 // Copies a growable struct: an older caller's is shorter (the rest keeps its zero default), a newer
 // one's extra bytes must be zero, for they would ask for what this version does not know.
+// least: the size of the struct's first form.
 template <typename Struct>
-Status read_struct(const char* what, const Struct* given, Struct* out) {
+Status read_struct(const char* what, const Struct* given, Struct* out,
+                   size_t least = sizeof(Struct)) {
   if (given == nullptr) return invalid_argument(what, ": got NULL, need a struct");
   const size_t size = given->struct_size;
-  // 1.0 has no older version: every struct is at least as long as it is now.
-  if (size < sizeof(Struct)) {
-    return invalid_argument(what, ".struct_size: got ", size, ", need at least ", sizeof(Struct));
+  if (size < least) {
+    return invalid_argument(what, ".struct_size: got ", size, ", need at least ", least);
   }
   const auto* bytes = reinterpret_cast<const unsigned char*>(given);
-  if (size > 65536 || std::any_of(bytes + sizeof(Struct), bytes + size,
-                                  [](unsigned char byte) { return byte != 0; })) {
+  if (size > 65536 ||
+      (size > sizeof(Struct) && std::any_of(bytes + sizeof(Struct), bytes + size,
+                                            [](unsigned char byte) { return byte != 0; }))) {
     return invalid_argument(what, ".struct_size: got ", size, " with fields set that version ",
                             VOLUP_VERSION_MAJOR, ".", VOLUP_VERSION_MINOR, " does not know, need ",
                             sizeof(Struct));
   }
-  std::memcpy(out, given, sizeof(Struct));
+  *out = {};
+  std::memcpy(out, given, std::min(size, sizeof(Struct)));
   return {};
 }
 
@@ -145,12 +149,40 @@ Result<Enum> read_enum(const char* what, int32_t value, Enum last) {
   return static_cast<Enum>(value);
 }
 
+// g with each size that a file may fill in at the least that the rest allows.
+ConvTranspose3d with_open_sizes_filled(ConvTranspose3d g) {
+  if (g.in_channels == 0) g.in_channels = g.groups;
+  if (g.out_channels == 0) g.out_channels = g.groups;
+  for (int64_t& size : g.kernel) size = size == 0 ? 1 : size;
+  return g;
+}
+
 Result<LoadOptions> read_load_options(const volup_load_options* given) {
   LoadOptions options;
   if (given == nullptr) return options;
   volup_load_options abi;
-  VOLUP_RETURN_IF_ERROR(read_struct("options", given, &abi));
+  VOLUP_RETURN_IF_ERROR(
+      read_struct("options", given, &abi, offsetof(volup_load_options, submodule)));
   if (abi.module_directory != nullptr) options.module_directory = abi.module_directory;
+  if (abi.submodule != nullptr) options.submodule = abi.submodule;
+  constexpr uint32_t kKnown = VOLUP_LOAD_IGNORE_CRC | VOLUP_LOAD_ALLOW_NONFINITE;
+  if ((abi.flags & ~kKnown) != 0) {
+    return invalid_argument("flags: got ", abi.flags, ", need volup_load_flag values, at most ",
+                            kKnown);
+  }
+  options.ignore_crc = (abi.flags & VOLUP_LOAD_IGNORE_CRC) != 0;
+  options.allow_nonfinite = (abi.flags & VOLUP_LOAD_ALLOW_NONFINITE) != 0;
+  if (abi.epilogue != nullptr) {
+    volup_epilogue epilogue;
+    VOLUP_RETURN_IF_ERROR(read_struct("epilogue", abi.epilogue, &epilogue));
+    VOLUP_RETURN_IF_ERROR(check_kind(epilogue.kind));
+    options.epilogue = epilogue_from_abi(epilogue);
+    VOLUP_RETURN_IF_ERROR(validate(*options.epilogue));
+  }
+  if (abi.geometry != nullptr) {
+    VOLUP_ASSIGN_OR_RETURN(options.geometry, read_geometry(abi.geometry));
+    VOLUP_RETURN_IF_ERROR(validate(with_open_sizes_filled(*options.geometry)));
+  }
   return options;
 }
 

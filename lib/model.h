@@ -33,6 +33,9 @@ struct ModelSource {
 // An array that may have been allocated by a loader module, which then frees it.
 using FloatArray = std::shared_ptr<const float[]>;
 
+// The constants that its kind names must be numbers, the divisor not 0, the clamp in order.
+Status validate(const Epilogue& epilogue);
+
 class Model {
  public:
   // weight: [in_channels, out_channels / groups, kD, kH, kW]; bias: [out_channels] or null.

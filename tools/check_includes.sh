@@ -34,7 +34,11 @@ violations() {
       rule("tests/tool/", "volup/volup[.](h|hpp)", "tools/volup/")
       rule("tests/", "[a-z0-9_/]*[.](h|hpp|cuh)")
       rule("lib/load/hdf5/", "load/hdf5/.*|load/module_(abi|support)[.]h|volup/volup[.]h")
-      rule("lib/load/torchscript/", "load/torchscript/.*|load/module_(abi|support)[.]h|volup/volup[.]h")
+      rule("lib/load/archive/", "load/archive/.*|load/module_(abi|support)[.]h|volup/volup[.]h")
+      rule("lib/load/checkpoint/", "load/(checkpoint|archive)/.*|load/module_(abi|support)[.]h|volup/volup[.]h")
+      rule("lib/load/onnx/",
+           "load/onnx/.*|load/torchscript/(expression|epilogue_match)[.]h|load/module_(abi|support)[.]h|volup/volup[.]h")
+      rule("lib/load/torchscript/", "load/(torchscript|archive)/.*|load/module_(abi|support)[.]h|volup/volup[.]h")
       rule("lib/load/module_", "load/module_abi[.]h|load/file_kind[.]h|status[.]h|volup/volup[.]h")
       rule("lib/load/", "load/[a-z0-9_]*[.]h|(abi_convert|log|model|status)[.]h|volup/volup[.]h")
       rule("lib/cpu/", "cpu/.*|hwy/.*|volup/volup[.]h|" kernel)
@@ -46,10 +50,11 @@ violations() {
       dependency("cu(da|dnn|blas)[a-z0-9_]*[.]h|cooperative_groups.*|mma[.]h|nv[a-z]*[.]h",
                  "lib/cuda/|tests/gpu/|examples/cuda/")
       dependency("(torch|ATen|c10|caffe2)/.*", "lib/load/torchscript/")
+      dependency("(onnx|google/protobuf)/.*", "lib/load/onnx/")
       dependency("hdf5(_hl)?[.]h", "lib/load/hdf5/|tools/volup/hdf5_file|tests/")
-      dependency("(nlohmann)/.*", "lib/describe[.]cpp|tools/|tests/")
+      dependency("(nlohmann)/.*", "lib/describe[.]cpp|lib/load/(checkpoint|hdf5)/|tools/|tests/")
       dependency("CLI/.*", "tools/")
-      dependency("(zlib|minizip/.*)[.]h", "lib/load/torchscript/|tests/load/")
+      dependency("(zlib|minizip/.*)[.]h", "lib/load/archive/|lib/load/checkpoint/|tests/load/")
       dependency("gtest/.*|gmock/.*", "tests/")
       dependency("hwy/.*", "lib/cpu/")
     }

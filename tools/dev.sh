@@ -113,6 +113,20 @@ install_libtorch() {
   fi
 }
 
+# ONNX's library, where the distribution has a package of it; CMake leaves the module out without it.
+install_onnx() {
+  have apt-get && have dpkg-query || return 0
+  local missing
+  mapfile -t missing < <(missing_of libonnx-dev libprotobuf-dev)
+  [ ${#missing[@]} -eq 0 ] && return 0
+  if ! can_be_installed libonnx-dev; then
+    refresh_lists && can_be_installed libonnx-dev || return 0
+  fi
+  if ! refresh_lists || ! apt_install "${missing[@]}"; then
+    say "could not install ${missing[*]}: going on with what is there"
+  fi
+}
+
 # ---- Building ------------------------------------------------------------------------------------
 
 python_torch_prefix() {
@@ -193,6 +207,7 @@ demo_shape() {
 demo() {
   install_packages
   install_libtorch
+  install_onnx
   find_torch
   configure "$build_dir" "${torch_arguments[@]}" -DVOLUP_HDF5=ON -DVOLUP_TOOLS=ON \
     -DVOLUP_TESTS=OFF
@@ -232,6 +247,7 @@ demo() {
 run_tests() {
   install_packages
   install_libtorch
+  install_onnx
   find_torch
   configure "$build_dir" "${torch_arguments[@]}" -DVOLUP_HDF5=ON -DVOLUP_TOOLS=ON \
     -DVOLUP_TESTS=ON

@@ -130,12 +130,29 @@ typedef struct volup_model_desc {
   int64_t bias_count;   /* elements at bias; 0 with NULL */
 } volup_model_desc;
 
-/* How to load a file. NULL stands for all defaults. */
+/* What a load lets pass that it would refuse. Since 1.0. */
+typedef enum volup_load_flag {
+  VOLUP_LOAD_IGNORE_CRC = 1,     /* stored CRC-32 that do not fit: files written without them */
+  VOLUP_LOAD_ALLOW_NONFINITE = 2 /* weights and biases that are NaN or infinite */
+} volup_load_flag;
+
+/* How to load a file. NULL stands for all defaults. A struct that ends with module_directory, its
+ * first form, is accepted: the fields after it then have their defaults. */
 typedef struct volup_load_options {
   size_t struct_size;
   /* Directory of the loader modules (libvolup_hdf5.so, libvolup_torchscript.so). NULL: the
    * environment's VOLUP_MODULE_DIR, else the directory volup/ beside the library. */
   const char* module_directory;
+  /* Name of the block to pick out of a file that holds more: "decoder.up1". NULL: the file is one
+   * block, or holds one weight. Since 1.0. */
+  const char* submodule;
+  uint32_t flags; /* volup_load_flag, or-ed. Since 1.0. */
+  /* What a file of weights alone does not say. A file that says them itself must agree. NULL: the
+   * file says them. A subtract of 0 is the file's, where it has one. Since 1.0. */
+  const volup_epilogue* epilogue;
+  /* The same for the geometry. in_channels, out_channels and each kernel size may be 0: taken from
+   * the weight's shape, and where they are not 0 checked against it. Since 1.0. */
+  const volup_geometry* geometry;
 } volup_load_options;
 
 typedef struct volup_model volup_model;
@@ -144,11 +161,12 @@ typedef struct volup_model volup_model;
  * Errors: INVALID_ARGUMENT (NULL, unknown kind). Thread-safe. Since 1.0. */
 VOLUP_API volup_status volup_epilogue_init(volup_epilogue_kind kind, volup_epilogue* epilogue);
 
-/* Loads a model from the file at path: volup's own HDF5 (docs/hdf5-format.md) or TorchScript. The
- * kind is found from the content, not from the name. options may be NULL. The caller owns *model.
+/* Loads a model from the file at path: volup's own HDF5 (docs/hdf5-format.md), TorchScript, or
+ * weights alone (a PyTorch state_dict, safetensors) with options that say the rest. The kind is
+ * found from the content, not from the name. options may be NULL. The caller owns *model.
  * Errors: INVALID_ARGUMENT; UNREADABLE; UNSUPPORTED (names the first operation that does not fit,
- * or all faults of an HDF5 file at once); UNAVAILABLE (module missing); OUT_OF_MEMORY.
- * Thread-safe. Since 1.0. */
+ * all faults of an HDF5 file at once, or what the options leave open; also: weights that are not
+ * finite); UNAVAILABLE (module missing); OUT_OF_MEMORY. Thread-safe. Since 1.0. */
 VOLUP_API volup_status volup_model_load(const char* path, const volup_load_options* options,
                                         volup_model** model);
 

@@ -92,13 +92,18 @@ class Model {
  public:
   // From a file, or from its bytes; module_directory empty: the default.
   static Model load(const std::string& path, const std::string& module_directory = {}) {
-    const auto options = load_options(module_directory);
+    return load(path, load_options(module_directory));
+  }
+  static Model load(const void* data, std::size_t size, const std::string& module_directory = {}) {
+    return load(data, size, load_options(module_directory));
+  }
+  // With all options, for files of weights alone and for flags: defaults<volup_load_options>().
+  static Model load(const std::string& path, const volup_load_options& options) {
     volup_model* model = nullptr;
     check(volup_model_load(path.c_str(), &options, &model));
     return Model(model);
   }
-  static Model load(const void* data, std::size_t size, const std::string& module_directory = {}) {
-    const auto options = load_options(module_directory);
+  static Model load(const void* data, std::size_t size, const volup_load_options& options) {
     volup_model* model = nullptr;
     check(volup_model_load_memory(data, size, &options, &model));
     return Model(model);

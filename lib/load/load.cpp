@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <span>
 #include <string_view>
@@ -89,6 +90,104 @@ Status take_error(const volup_module& module, int32_t code, volup_module_text* e
   return status;
 }
 
+// LoadOptions as a module reads them; points into options.
+struct AbiOptions {
+  explicit AbiOptions(const LoadOptions& options) {
+    whole.struct_size = sizeof(whole);
+    whole.module_directory = text_or_null(options.module_directory);
+    whole.submodule = text_or_null(options.submodule);
+    if (options.ignore_crc) whole.flags |= VOLUP_LOAD_IGNORE_CRC;
+    if (options.allow_nonfinite) whole.flags |= VOLUP_LOAD_ALLOW_NONFINITE;
+    if (options.epilogue) {
+      epilogue = epilogue_to_abi(*options.epilogue);
+      whole.epilogue = &epilogue;
+    }
+    if (options.geometry) {
+      geometry = geometry_to_abi(*options.geometry);
+      whole.geometry = &geometry;
+    }
+  }
+  AbiOptions(const AbiOptions&) = delete;
+  AbiOptions& operator=(const AbiOptions&) = delete;
+  static const char* text_or_null(const std::string& text) {
+    return text.empty() ? nullptr : text.c_str();
+  }
+
+  volup_epilogue epilogue{};
+  volup_geometry geometry{};
+  volup_load_options whole{};
+};
+
+// What the options say and the file says otherwise.
+Status check_agreement(const ConvTranspose3d& got, const ConvTranspose3d& need) {
+  std::string faults;
+  const auto compare = [&faults](const char* name, const auto& file, const auto& options) {
+    if (file != options) {
+      faults += cat(faults.empty() ? "" : "; ", name, ": got ", file, " from the file, need ",
+                    options, " as the options say");
+    }
+  };
+  Axes kernel = need.kernel;
+  for (size_t i = 0; i < 3; ++i) kernel[i] = kernel[i] == 0 ? got.kernel[i] : kernel[i];
+  const auto either = [](int64_t wanted, int64_t file) { return wanted == 0 ? file : wanted; };
+  compare("in_channels", got.in_channels, either(need.in_channels, got.in_channels));
+  compare("out_channels", got.out_channels, either(need.out_channels, got.out_channels));
+  compare("groups", got.groups, need.groups);
+  compare("kernel", got.kernel, kernel);
+  compare("stride", got.stride, need.stride);
+  compare("padding_begin", got.padding_begin, need.padding_begin);
+  compare("padding_end", got.padding_end, need.padding_end);
+  compare("output_padding", got.output_padding, need.output_padding);
+  compare("dilation", got.dilation, need.dilation);
+  return faults.empty() ? Status() : unsupported("geometry: ", faults);
+}
+
+Status check_agreement(const Epilogue& got, const Epilogue& given) {
+  if (got.kind != given.kind) {
+    return unsupported("type: got ", name_of(got.kind), " from the file, need ",
+                       name_of(given.kind), " as the options say");
+  }
+  const Epilogue file = normalized(got), need = normalized(given);
+  std::string faults;
+  const auto compare = [&faults](const char* name, float in_file, float in_options) {
+    if (in_file != in_options) {
+      faults += cat(faults.empty() ? "" : "; ", name, ": got ", in_file, " from the file, need ",
+                    in_options, " as the options say");
+    }
+  };
+  compare("shift", file.shift, need.shift);
+  compare("divisor", file.divisor, need.divisor);
+  compare("subtract", file.subtract, need.subtract == 0 ? file.subtract : need.subtract);
+  compare("clamp_min", file.clamp_min, need.clamp_min);
+  compare("clamp_max", file.clamp_max, need.clamp_max);
+  return faults.empty() ? Status() : unsupported("epilogue constants: ", faults);
+}
+
+// The one place where weights that are not finite are refused.
+Status check_finite(const volup_module_model& m) {
+  std::string faults;
+  const auto count = [&faults](const char* name, const float* values, int64_t size) {
+    int64_t nan = 0, infinite = 0;
+    for (int64_t i = 0; i < size; ++i) {
+      nan += std::isnan(values[i]);
+      infinite += std::isinf(values[i]);
+    }
+    if (nan + infinite == 0) return;
+    faults += cat(faults.empty() ? "" : "; ", name, ": got ", nan, " NaN and ", infinite,
+                  " infinite of ", size, " values");
+  };
+  if (m.weight != nullptr) {
+    count(m.weight_name == nullptr ? "weight" : m.weight_name, m.weight, m.weight_count);
+  }
+  if (m.bias != nullptr) {
+    count(m.bias_name == nullptr ? "bias" : m.bias_name, m.bias, m.bias_count);
+  }
+  if (faults.empty()) return {};
+  return unsupported(
+      faults,
+      ", need finite ones (allow_nonfinite, volup: --allow-nonfinite, takes them as they are)");
+}
+
 Result<std::shared_ptr<const Model>> load_bytes(std::span<const std::byte> bytes,
                                                 const std::string& name,
                                                 const LoadOptions& options) {
@@ -97,11 +196,18 @@ Result<std::shared_ptr<const Model>> load_bytes(std::span<const std::byte> bytes
   const volup_module_source source = {bytes.data(), bytes.size(), name.c_str()};
   volup_module_model filled = {};
   volup_module_text error = {};
-  if (const int32_t code = module.load(&source, &filled, &error); code != VOLUP_STATUS_OK) {
+  const AbiOptions abi(options);
+  if (const int32_t code = module.load(&source, &abi.whole, &filled, &error);
+      code != VOLUP_STATUS_OK) {
     return take_error(module, code, &error);
   }
   const auto loaded = std::make_shared<LoadedModel>(module, filled);
   const volup_module_model& m = **loaded;
+  const ConvTranspose3d geometry = geometry_from_abi(m.geometry);
+  const Epilogue epilogue = epilogue_from_abi(m.epilogue);
+  if (options.geometry) VOLUP_RETURN_IF_ERROR(check_agreement(geometry, *options.geometry));
+  if (options.epilogue) VOLUP_RETURN_IF_ERROR(check_agreement(epilogue, *options.epilogue));
+  if (!options.allow_nonfinite) VOLUP_RETURN_IF_ERROR(check_finite(m));
   ModelSource from;
   from.kind = text_of(m.kind);
   from.path = name;
@@ -116,9 +222,8 @@ Result<std::shared_ptr<const Model>> load_bytes(std::span<const std::byte> bytes
   from.unused = lines_of(m.unused);
   from.notes = lines_of(m.notes);
   const FloatArray bias = m.bias == nullptr ? nullptr : FloatArray(loaded, m.bias);
-  auto model = Model::create(geometry_from_abi(m.geometry), epilogue_from_abi(m.epilogue),
-                             FloatArray(loaded, m.weight), m.weight_count, bias, m.bias_count,
-                             std::move(from));
+  auto model = Model::create(geometry, epilogue, FloatArray(loaded, m.weight), m.weight_count, bias,
+                             m.bias_count, std::move(from));
   // What is wrong is the file, not the caller's arguments.
   if (!model.ok()) return unsupported(model.status().text());
   return model;

@@ -5,6 +5,7 @@
 #define VOLUP_LOAD_LOAD_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "model.h"
@@ -12,8 +13,14 @@
 
 namespace volup {
 
+// volup_load_options, read: valid, and no pointer of the caller's.
 struct LoadOptions {
   std::string module_directory;  // empty: the default
+  std::string submodule;         // empty: none
+  bool ignore_crc = false;
+  bool allow_nonfinite = false;
+  std::optional<Epilogue> epilogue;
+  std::optional<ConvTranspose3d> geometry;  // channels and kernel sizes may be 0: the file's
 };
 
 Result<std::shared_ptr<const Model>> load_model_file(const std::string& path,

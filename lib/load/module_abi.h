@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a loader module and the library say to each other. A module is a shared object beside the
- * library (libvolup_hdf5.so, libvolup_torchscript.so), opened on demand with local scope. It
- * exports volup_module_open_v1 alone and links nothing of volup: no C++ type crosses, and what one
+ * library (libvolup_hdf5.so, libvolup_torchscript.so, ...), opened on demand with local scope. It
+ * exports volup_module_open_v2 alone and links nothing of volup: no C++ type crosses, and what one
  * side allocates that side frees.
  */
 #ifndef VOLUP_LOAD_MODULE_ABI_H_
@@ -41,15 +41,21 @@ typedef struct volup_module_model {
   char* origin_kind;  /* what the file was converted from, as kind; NULL: nothing */
   char* origin_producer;
   char* origin_sha256; /* lower-case hex of the file it was converted from */
-  char* unused;        /* parameters and buffers that the file has and the model does not use */
-  char* notes;         /* what was accepted though not spelled as expected */
+  char* weight_name;   /* what the file calls the weight: "up.weight"; NULL: nothing, or "weight" */
+  char* bias_name;
+  char* unused; /* parameters and buffers that the file has and the model does not use */
+  char* notes;  /* what was accepted though not spelled as expected */
+  void* owner;  /* the module's own, for release; NULL on save */
 } volup_module_model;
 
 typedef struct volup_module {
-  /* Fills *model. Returns a volup_status; unless it is OK, *model is untouched and error->text says
-   * why, without naming the file (the library does). Any thread. */
-  int32_t (*load)(const volup_module_source* source, volup_module_model* model,
-                  volup_module_text* error);
+  /* Fills *model. options is never NULL and whole; flags, epilogue and geometry are valid in
+   * themselves, and the library holds the answer against them: a module reads what its files leave
+   * open. Weights that are not finite are the library's to refuse. Returns a volup_status; unless
+   * it is OK, *model is untouched and error->text says why, without naming the file (the library
+   * does). Any thread. */
+  int32_t (*load)(const volup_module_source* source, const volup_load_options* options,
+                  volup_module_model* model, volup_module_text* error);
   /* Writes the model to path (never half: a complete file replaces what was there, or nothing
    * changes). NULL: the module cannot write. Any thread. */
   int32_t (*save)(const volup_module_model* model, const char* path, volup_module_text* error);
@@ -60,7 +66,7 @@ typedef struct volup_module {
 
 /* Fills *module; returns a volup_status. The one symbol of a module. */
 typedef int32_t (*volup_module_open_fn)(volup_module* module);
-#define VOLUP_MODULE_OPEN_SYMBOL "volup_module_open_v1"
+#define VOLUP_MODULE_OPEN_SYMBOL "volup_module_open_v2"
 
 #ifdef __cplusplus
 }

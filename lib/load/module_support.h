@@ -112,6 +112,7 @@ struct LoadedModel {
   std::vector<float> bias;
   bool has_bias = false;
   std::string kind, producer, weight_dtype;
+  std::string weight_name, bias_name;
   std::string origin_kind, origin_producer, origin_sha256;
   std::vector<std::string> unused, notes;
 
@@ -136,17 +137,19 @@ inline void note_non_finite(const char* name, const std::vector<float>& values,
               " infinite of " + to_text(static_cast<int64_t>(values.size())) + " values");
 }
 
+// The arrays behind a volup_module_model: handed over, not copied, for a second copy of the weights
+// would be most of what a load needs.
+struct OwnedArrays {
+  std::vector<float> weight;
+  std::vector<float> bias;
+};
+
 inline void free_model(volup_module_model* model) {
   if (!model) return;
-  void* const owned[] = {model->weight,
-                         model->bias,
-                         model->kind,
-                         model->producer,
-                         model->weight_dtype,
-                         model->origin_kind,
-                         model->origin_producer,
-                         model->origin_sha256,
-                         model->unused,
+  delete static_cast<OwnedArrays*>(model->owner);
+  void* const owned[] = {model->kind,        model->producer,        model->weight_dtype,
+                         model->origin_kind, model->origin_producer, model->origin_sha256,
+                         model->weight_name, model->bias_name,       model->unused,
                          model->notes};
   for (void* memory : owned) std::free(memory);
   *model = {};
@@ -158,25 +161,20 @@ inline void free_text(volup_module_text* text) {
   text->text = nullptr;
 }
 
-inline float* copy_floats(const std::vector<float>& values) {
-  float* copy = static_cast<float*>(std::malloc(values.size() * sizeof(float)));
-  if (!copy) throw std::bad_alloc();
-  std::memcpy(copy, values.data(), values.size() * sizeof(float));
-  return copy;
-}
-
-inline volup_module_model to_abi(const LoadedModel& loaded) {
+inline volup_module_model to_abi(LoadedModel loaded) {
   volup_module_model model{};
   try {
     model.geometry = loaded.geometry;
     model.geometry.struct_size = sizeof(volup_geometry);
     model.epilogue = loaded.epilogue;
     model.epilogue.struct_size = sizeof(volup_epilogue);
-    model.weight = copy_floats(loaded.weight);
-    model.weight_count = static_cast<int64_t>(loaded.weight.size());
+    auto* const arrays = new OwnedArrays{std::move(loaded.weight), std::move(loaded.bias)};
+    model.owner = arrays;
+    model.weight = arrays->weight.data();
+    model.weight_count = static_cast<int64_t>(arrays->weight.size());
     if (loaded.has_bias) {
-      model.bias = copy_floats(loaded.bias);
-      model.bias_count = static_cast<int64_t>(loaded.bias.size());
+      model.bias = arrays->bias.data();
+      model.bias_count = static_cast<int64_t>(arrays->bias.size());
     }
     model.kind = copy_text(loaded.kind);
     model.producer = copy_text(loaded.producer);
@@ -184,6 +182,8 @@ inline volup_module_model to_abi(const LoadedModel& loaded) {
     model.origin_kind = copy_text(loaded.origin_kind);
     model.origin_producer = copy_text(loaded.origin_producer);
     model.origin_sha256 = copy_text(loaded.origin_sha256);
+    model.weight_name = copy_text(loaded.weight_name);
+    model.bias_name = copy_text(loaded.bias_name);
     model.unused = copy_text(join(loaded.unused, "\n"));
     model.notes = copy_text(join(loaded.notes, "\n"));
   } catch (...) {

@@ -193,6 +193,57 @@ static void load_arguments(void) {
                     VOLUP_STATUS_INVALID_ARGUMENT, "data: got NULL");
 }
 
+/* Refused whole, before the file is looked at. */
+static void load_options(void) {
+  volup_model* model = POISON;
+  volup_load_options options;
+  volup_geometry geometry;
+  volup_epilogue epilogue;
+  memset(&options, 0, sizeof(options));
+  memset(&geometry, 0, sizeof(geometry));
+  options.struct_size = sizeof(options);
+#define OPTIONS_REFUSED(text)                                                 \
+  REFUSED_UNTOUCHED(model, volup_model_load_memory("x", 1, &options, &model), \
+                    VOLUP_STATUS_INVALID_ARGUMENT, text)
+  options.flags = 4;
+  OPTIONS_REFUSED("flags: got 4");
+  options.flags = 0;
+  options.geometry = &geometry;
+  OPTIONS_REFUSED("geometry.struct_size: got 0");
+  geometry.struct_size = sizeof(geometry);
+  OPTIONS_REFUSED("stride");
+  geometry.groups = 1;
+  for (int i = 0; i < 3; ++i) geometry.stride[i] = geometry.dilation[i] = 1;
+  geometry.padding_end[1] = -1;
+  OPTIONS_REFUSED("padding");
+  geometry.padding_end[1] = 0;
+  geometry.in_channels = -3;
+  OPTIONS_REFUSED("channels");
+  geometry.in_channels = 0;
+  memset(&epilogue, 0, sizeof(epilogue));
+  options.epilogue = &epilogue;
+  OPTIONS_REFUSED("epilogue.struct_size: got 0");
+  ACCEPTED(volup_epilogue_init(VOLUP_EPILOGUE_ADD_HARDSWISH, &epilogue));
+  epilogue.kind = 9;
+  OPTIONS_REFUSED("epilogue kind: got 9");
+  epilogue.kind = VOLUP_EPILOGUE_ADD_HARDSWISH;
+  epilogue.divisor = 0;
+  OPTIONS_REFUSED("divisor 0");
+  epilogue.divisor = 6;
+#undef OPTIONS_REFUSED
+  /* Sound: the words are the file's. */
+  REFUSED_UNTOUCHED(model, volup_model_load_memory("x", 1, &options, &model),
+                    VOLUP_STATUS_UNREADABLE, "a text file");
+  /* The first form of the struct: what lies after it is nobody's. */
+  options.struct_size = offsetof(volup_load_options, submodule);
+  options.flags = 0xffffffffu;
+  REFUSED_UNTOUCHED(model, volup_model_load_memory("x", 1, &options, &model),
+                    VOLUP_STATUS_UNREADABLE, "a text file");
+  options.struct_size -= 1;
+  REFUSED_UNTOUCHED(model, volup_model_load_memory("x", 1, &options, &model),
+                    VOLUP_STATUS_INVALID_ARGUMENT, "options.struct_size: got 15");
+}
+
 static const char kHdf5Signature[] = "\x89HDF\r\n\x1a\n";
 
 static void load_content(void) {
@@ -253,6 +304,35 @@ static void hdf5_files(void) {
   close(descriptor);
   ACCEPTED(volup_model_save(model, path, NULL));
   ACCEPTED(volup_model_load(path, NULL, &loaded));
+  /* A file that says its geometry and epilogue itself is held against the options. */
+  volup_model* agreed = POISON;
+  volup_load_options options;
+  volup_geometry geometry;
+  volup_epilogue epilogue;
+  memset(&options, 0, sizeof(options));
+  memset(&geometry, 0, sizeof(geometry));
+  memset(&epilogue, 0, sizeof(epilogue));
+  options.struct_size = sizeof(options);
+  options.geometry = &geometry;
+  options.epilogue = &epilogue;
+  geometry.struct_size = sizeof(geometry);
+  epilogue.struct_size = sizeof(epilogue);
+  ACCEPTED(volup_model_geometry(model, &geometry));
+  ACCEPTED(volup_model_epilogue(model, &epilogue));
+  ACCEPTED(volup_model_load(path, &options, &agreed));
+  volup_model_destroy(agreed);
+  agreed = POISON;
+  geometry.in_channels = geometry.out_channels = geometry.kernel[1] = 0;
+  ACCEPTED(volup_model_load(path, &options, &agreed));
+  volup_model_destroy(agreed);
+  agreed = POISON;
+  geometry.kernel[1] = 5;
+  REFUSED_UNTOUCHED(agreed, volup_model_load(path, &options, &agreed), VOLUP_STATUS_UNSUPPORTED,
+                    "as the options say");
+  geometry.kernel[1] = 0;
+  ACCEPTED(volup_epilogue_init(VOLUP_EPILOGUE_ADD_HARDSWISH, &epilogue));
+  REFUSED_UNTOUCHED(agreed, volup_model_load(path, &options, &agreed), VOLUP_STATUS_UNSUPPORTED,
+                    "need add_hardswish as the options say");
   /* Truncated: the answer is words, and the file on disk stays what it is. */
   CHECK(truncate(path, 600) == 0);
   volup_model* truncated = POISON;
@@ -367,6 +447,7 @@ const test_case model_cases[] = {
     {"create_absurd_geometry", create_absurd_geometry},
     {"create_epilogue", create_epilogue},
     {"load_arguments", load_arguments},
+    {"load_options", load_options},
     {"load_content", load_content},
     {"save", save},
 #if VOLUP_TEST_HDF5

@@ -52,6 +52,10 @@ static void model(void) {
   STRUCT(volup_load_options);
   FIELD(volup_load_options, struct_size);
   FIELD(volup_load_options, module_directory);
+  FIELD(volup_load_options, submodule);
+  FIELD(volup_load_options, flags);
+  FIELD(volup_load_options, epilogue);
+  FIELD(volup_load_options, geometry);
 
   STRUCT(volup_problem);
   FIELD(volup_problem, struct_size);
@@ -117,6 +121,10 @@ static void enums(void) {
   VALUE(VOLUP_EPILOGUE_LOGSUMEXP_SWISH_CLAMP);
   VALUE(VOLUP_EPILOGUE_SOFTMAX_SIGMOID);
   VALUE(VOLUP_EPILOGUE_ADD_HARDSWISH);
+
+  TYPE(volup_load_flag);
+  VALUE(VOLUP_LOAD_IGNORE_CRC);
+  VALUE(VOLUP_LOAD_ALLOW_NONFINITE);
   TYPE(volup_precision);
   VALUE(VOLUP_PRECISION_FP32);
   VALUE(VOLUP_PRECISION_TF32);

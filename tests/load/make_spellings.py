@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes spellings/*.pt and spellings/expect.txt: small TorchScript modules, one for each way to
-spell (or to miss) a model type that the TorchScript loader is held to. Needs PyTorch and NumPy:
+spell (or to miss) a model type that the TorchScript loader is held to. Needs PyTorch, NumPy and
+h5py:
 
     python tests/load/make_spellings.py tests/load/spellings
 
@@ -8,11 +9,13 @@ A line of expect.txt: file, tab, "A" "B" or "C" with the constants that must be 
 tab, a word that the notes (or the refusal) must hold, or "-".
 """
 
+import copy
 import io
 import os
 import sys
 import zipfile
 
+import h5py
 import torch
 from torch import Tensor, nn
 from typing import List, Optional, Tuple
@@ -552,6 +555,19 @@ class RSetState(Base):
 A = "A 3 6 {} -1 1"
 BIAS = A.format(0.25)
 BOTH = ("scripted", "traced")
+class RNetwork(nn.Module):
+    """A block among other layers: refused, but it can be picked out."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv3d(2, 2, 1)
+        self.decoder = nn.Sequential(BFunctional(), nn.Identity())
+        self.tail = nn.Conv3d(3, 2, 1)
+
+    def forward(self, x):
+        return self.tail(self.decoder(self.stem(x)))
+
+
 CASES = [
     (AReciprocal, BOTH, BIAS, "multiplies by"),
     (AScalarSubtract, BOTH, "A 3 6 0.5 -0.75 0.5", "-"),
@@ -674,6 +690,17 @@ def saved(module):
     return buffer.getvalue()
 
 
+def write_io(block, path):
+    """An input and the block's float64 output, for `volup check`."""
+    x = torch.randn(2, 2, 3, 4, 5)
+    with torch.no_grad():
+        y = copy.deepcopy(block).double()(x.double())
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=x.numpy())
+        file.create_dataset("y", data=y.numpy())
+        file.attrs["tolerance"] = 1e-5
+
+
 def main(folder):
     torch.manual_seed(5)
     os.makedirs(folder, exist_ok=True)
@@ -734,6 +761,16 @@ def main(folder):
     keep("other_broken_code.pt",
          rewrite(saved(plain), lambda n, c: c.replace(b"return", b"retrun") if n.endswith(".py") else c),
          "refuse", "libtorch")
+    network = RNetwork().eval()
+    write_io(network.decoder, os.path.join(folder, "RNetwork_io.h5"))
+    for way in ("scripted", "traced", "frozen"):
+        script = torch.jit.script(network)
+        if way == "traced":
+            script = torch.jit.trace(network, inputs_of(network))
+        if way == "frozen":
+            script = torch.jit.freeze(script)
+        keep(f"RNetwork_{way}.pt", saved(script), "refuse",
+             "aten::" if way == "frozen" else "--submodule")
     with open(os.path.join(folder, "expect.txt"), "w") as file:
         file.write("\n".join(lines) + "\n")
 

@@ -76,6 +76,11 @@ class ModuleUnderTest {
   // The bytes are moved to a block of exactly their size, so that a tool that checks memory sees a
   // read past their end.
   Outcome load(const std::string& bytes) const {
+    volup_load_options options{};
+    options.struct_size = sizeof(options);
+    return load(bytes, options);
+  }
+  Outcome load(const std::string& bytes, const volup_load_options& options) const {
     const std::vector<char> exact(bytes.begin(), bytes.end());
     const volup_module_source source{exact.data(), exact.size(), "memory"};
     Outcome outcome;
@@ -83,7 +88,7 @@ class ModuleUnderTest {
     volup_module_text error{};
     std::memset(&outcome.model, 0x5a, sizeof(outcome.model));
     const volup_module_model untouched = outcome.model;
-    outcome.status = module_.load(&source, &outcome.model, &error);
+    outcome.status = module_.load(&source, &options, &outcome.model, &error);
     if (outcome.status != VOLUP_STATUS_OK) {
       outcome.text = Outcome::or_empty(error.text);
       module_.free_text(&error);

@@ -5,7 +5,6 @@
 // where kernels are.
 #include <gtest/gtest.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <bit>
@@ -15,6 +14,7 @@
 #include <thread>
 
 #include "module_under_test.h"
+#include "zip_file.h"
 
 namespace volup::test {
 namespace {
@@ -31,107 +31,6 @@ std::string case_bytes(const std::string& name) {
 }
 std::string spelling_bytes(const std::string& name) {
   return read_file(fs::path(VOLUP_TEST_SPELLINGS_DIR) / name);
-}
-
-template <typename Integer>
-Integer little_endian(const std::string& bytes, size_t at) {
-  Integer value = 0;
-  std::memcpy(&value, bytes.data() + at, sizeof(value));
-  return value;
-}
-template <typename Integer>
-void put(std::string* bytes, size_t at, Integer value) {
-  std::memcpy(bytes->data() + at, &value, sizeof(value));
-}
-
-// A zip's entries, read in the plainest way: these files are ours.
-struct Entry {
-  std::string name;
-  std::string content;
-  size_t central = 0;  // offset of its directory record
-  size_t data = 0;
-  size_t stored = 0;  // bytes at data
-};
-
-std::vector<Entry> entries_of(const std::string& zip) {
-  std::vector<Entry> entries;
-  const size_t end = zip.size() - 22;
-  size_t at = little_endian<uint32_t>(zip, end + 16);
-  for (int i = 0; i < little_endian<uint16_t>(zip, end + 10); ++i) {
-    Entry entry;
-    entry.central = at;
-    const bool deflated = little_endian<uint16_t>(zip, at + 10) == 8;
-    entry.stored = little_endian<uint32_t>(zip, at + 20);
-    entry.name = zip.substr(at + 46, little_endian<uint16_t>(zip, at + 28));
-    const size_t local = little_endian<uint32_t>(zip, at + 42);
-    entry.data = local + 30u + little_endian<uint16_t>(zip, local + 26) +
-                 little_endian<uint16_t>(zip, local + 28);
-    entry.content.resize(little_endian<uint32_t>(zip, at + 24));
-    if (deflated) {
-      z_stream stream{};
-      inflateInit2(&stream, -MAX_WBITS);
-      stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(zip.data()) + entry.data);
-      stream.avail_in = static_cast<uInt>(entry.stored);
-      stream.next_out = reinterpret_cast<Bytef*>(entry.content.data());
-      stream.avail_out = static_cast<uInt>(entry.content.size());
-      EXPECT_EQ(inflate(&stream, Z_FINISH), Z_STREAM_END);
-      inflateEnd(&stream);
-    } else {
-      entry.content = zip.substr(entry.data, entry.stored);
-    }
-    at += 46u + little_endian<uint16_t>(zip, at + 28) + little_endian<uint16_t>(zip, at + 30) +
-          little_endian<uint16_t>(zip, at + 32);
-    entries.push_back(std::move(entry));
-  }
-  return entries;
-}
-
-template <typename Integer>
-void append(std::string* bytes, Integer value) {
-  bytes->append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-// A sound zip of stored entries.
-std::string zip_of(const std::vector<Entry>& entries) {
-  std::string zip, directory;
-  for (const Entry& entry : entries) {
-    const uint32_t crc =
-        static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(entry.content.data()),
-                                    static_cast<uInt>(entry.content.size())));
-    const uint32_t offset = static_cast<uint32_t>(zip.size());
-    const auto common = [&](std::string* out) {
-      append<uint16_t>(out, 0);  // flags
-      append<uint16_t>(out, 0);  // stored
-      append<uint32_t>(out, 0);  // date and time
-      append<uint32_t>(out, crc);
-      append<uint32_t>(out, static_cast<uint32_t>(entry.content.size()));
-      append<uint32_t>(out, static_cast<uint32_t>(entry.content.size()));
-      append<uint16_t>(out, static_cast<uint16_t>(entry.name.size()));
-      append<uint16_t>(out, 0);  // extra
-    };
-    append<uint32_t>(&zip, 0x04034b50);
-    append<uint16_t>(&zip, 20);
-    common(&zip);
-    zip += entry.name + entry.content;
-    append<uint32_t>(&directory, 0x02014b50);
-    append<uint32_t>(&directory, 20);
-    common(&directory);
-    append<uint16_t>(&directory, 0);  // comment
-    append<uint32_t>(&directory, 0);  // disk, internal
-    append<uint32_t>(&directory, 0);  // external
-    append<uint32_t>(&directory, offset);
-    directory += entry.name;
-  }
-  const uint32_t offset = static_cast<uint32_t>(zip.size());
-  zip += directory;
-  append<uint32_t>(&zip, 0x06054b50);
-  append<uint32_t>(&zip, 0);
-  append<uint16_t>(&zip, static_cast<uint16_t>(entries.size()));
-  append<uint16_t>(&zip, static_cast<uint16_t>(entries.size()));
-  append<uint32_t>(&zip, static_cast<uint32_t>(directory.size()));
-  append<uint32_t>(&zip, offset);
-  append<uint16_t>(&zip, 0);
-  return zip;
 }
 
 bool refused_with(const Outcome& outcome, const std::string& word) {
@@ -417,6 +316,46 @@ TEST(TorchScriptSpellings, EachIsReadOrRefusedAsItsLineSays) {
   EXPECT_GT(count, 100);
 }
 
+Outcome load_submodule(const std::string& name, const char* submodule) {
+  volup_load_options options{};
+  options.struct_size = sizeof(options);
+  options.submodule = submodule;
+  return torchscript().load(spelling_bytes(name), options);
+}
+
+TEST(TorchScriptSubmodule, ABlockAmongOtherLayersIsPickedOut) {
+  for (const char* name : {"RNetwork_scripted.pt", "RNetwork_traced.pt"}) {
+    SCOPED_TRACE(name);
+    const Outcome whole = torchscript().load(spelling_bytes(name));
+    EXPECT_EQ(whole.status, VOLUP_STATUS_UNSUPPORTED);
+    EXPECT_TRUE(refused_with(whole, "volup computes 'decoder' (softmax_sigmoid)")) << whole.text;
+    EXPECT_TRUE(refused_with(whole, "it also has 'stem' (Conv3d), 'tail' (Conv3d)")) << whole.text;
+
+    const Outcome outer = load_submodule(name, "decoder");
+    const Outcome inner = load_submodule(name, "module.decoder.0");
+    ASSERT_TRUE(outer.ok()) << outer.text;
+    ASSERT_TRUE(inner.ok()) << inner.text;
+    EXPECT_EQ(outer.model.epilogue.kind, VOLUP_EPILOGUE_SOFTMAX_SIGMOID);
+    EXPECT_EQ(outer.model.geometry.in_channels, 2);
+    EXPECT_EQ(outer.model.geometry.out_channels, 3);
+    EXPECT_EQ(outer.weight(), inner.weight());
+    EXPECT_STREQ(outer.model.weight_name, "decoder.0.up.weight");
+    EXPECT_STREQ(outer.model.bias_name, "decoder.0.up.bias");
+    EXPECT_EQ(outer.unused(), "decoder.0.bias\nstem.bias\nstem.weight\ntail.bias\ntail.weight");
+    EXPECT_NE(outer.notes().find("submodule 'decoder'"), std::string::npos) << outer.notes();
+  }
+}
+
+TEST(TorchScriptSubmodule, WhatIsNotThereOrNoBlockIsRefused) {
+  const Outcome missing = load_submodule("RNetwork_scripted.pt", "encoder");
+  EXPECT_EQ(missing.status, VOLUP_STATUS_UNSUPPORTED);
+  EXPECT_TRUE(refused_with(missing, "got 'encoder', need one of 'stem' (Conv3d), 'decoder'"));
+  const Outcome other = load_submodule("RNetwork_scripted.pt", "stem");
+  EXPECT_TRUE(refused_with(other, "submodule 'stem': operation: got aten::conv3d")) << other.text;
+  const Outcome frozen = load_submodule("RNetwork_frozen.pt", "decoder");
+  EXPECT_TRUE(refused_with(frozen, "a frozen one has none left")) << frozen.text;
+}
+
 TEST(TorchScriptSpellings, EveryAxisOfTheGeometryIsItsOwn) {
   const Outcome outcome = torchscript().load(spelling_bytes("BFunctionalConvolution_traced.pt"));
   ASSERT_TRUE(outcome.ok()) << outcome.text;
@@ -504,6 +443,24 @@ TEST(TorchScriptDamage, AFlippedByteInAnyEntryFailsItsChecksum) {
       }
     }
   }
+}
+
+TEST(TorchScriptDamage, ChecksumsThatDoNotFitAreTakenWhereTheUserSaysSo) {
+  std::string bad = case_bytes("add_functional/traced.pt");
+  for (const Entry& entry : entries_of(bad)) {
+    // As a writer without checksums leaves them.
+    put(&bad, entry.central + 16, uint32_t{0});
+    put(&bad, little_endian<uint32_t>(bad, entry.central + 42) + 14u, uint32_t{0});
+  }
+  const Outcome refused = torchscript().load(bad);
+  EXPECT_EQ(refused.status, VOLUP_STATUS_UNREADABLE);
+  EXPECT_TRUE(refused_with(refused, "--ignore-crc")) << refused.text;
+  volup_load_options options{};
+  options.struct_size = sizeof(options);
+  options.flags = VOLUP_LOAD_IGNORE_CRC;
+  const Outcome taken = torchscript().load(bad, options);
+  ASSERT_TRUE(taken.ok()) << taken.text;
+  EXPECT_EQ(taken.weight(), torchscript().load(case_bytes("add_functional/traced.pt")).weight());
 }
 
 TEST(TorchScriptDamage, EveryTruncationIsRefused) {

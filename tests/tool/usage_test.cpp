@@ -88,6 +88,22 @@ TEST(ToolUsage, NamesTheBadWordAndTheNearestGoodOne) {
       {{"bench", "B n1 ci4 co4 i2x2x2 k3 zz9"}, {"zz9"}},
       {{"bench", "Q n1 ci4 co4 i2x2x2 k3"}, {"Q"}},
       {{"bench", VOLUP_TEST_TOOL}, {"--shape"}},
+      {{"bench", "B n1 ci4 co4 i2x2x2 k3", "--type", "B"}, {"--type", "a problem string"}},
+      {{"inspect", "a", "--type", "softmax_sigmod"}, {"'softmax_sigmod'", "'softmax_sigmoid'"}},
+      {{"inspect", "a", "--typ", "B"}, {"'--typ'", "'--type'"}},
+      {{"inspect", "a", "--padding", "1"}, {"--stride is missing", "--padding"}},
+      {{"inspect", "a", "--stride", "2x2"}, {"--stride", "'2x2'", "one number or three"}},
+      {{"inspect", "a", "--stride", "1x2x3x4"}, {"'1x2x3x4'"}},
+      {{"inspect", "a", "--stride", "-1"}, {"--stride", "'-1'"}},
+      {{"inspect", "a", "--stride", "2.5"}, {"--stride", "'2.5'"}},
+      {{"inspect", "a", "--stride", "1", "--padding", "1:"}, {"--padding", "'1:'"}},
+      {{"inspect", "a", "--stride", "1", "--groups", "1x1x1"}, {"--groups", "'1x1x1'"}},
+      {{"inspect", "a", "--shift", "3"}, {"--type is missing", "--shift"}},
+      {{"inspect", "a", "--type", "A", "--shift", "3,5"}, {"--shift", "'3,5'"}},
+      {{"inspect", "a", "--type", "C", "--subtract", "1"}, {"--subtract", "no such constant"}},
+      {{"inspect", "a", "--type", "B", "--clamp-min", "1"}, {"--clamp-min", "no such constant"}},
+      {{"inspect", "a", "--type", "A", "--divisor", "0"}, {"divisor 0"}},
+      {{"inspect", "a", "--stride", "2", "--output-padding", "2"}, {"output_padding"}},
   };
   for (const BadLine& line : lines) expect_failure(run_tool(line.words), 2, line.named);
 }

@@ -70,6 +70,9 @@ TEST(Model, KnowsWhatKernelsAskOfItsWeights) {
   two_taps.kernel[2] = 2;
   const auto wide = Model::create(two_taps, identity, array({0, 1, 1, 1024}), 4, nullptr, 0, {});
   EXPECT_EQ((*wide)->weight_facts().exponent_range, 10);
+  const auto tiny =
+      Model::create(two_taps, identity, array({0x1p-140f, -0x1.8p3f, 1, 1}), 4, nullptr, 0, {});
+  EXPECT_EQ((*tiny)->weight_facts().exponent_range, 143) << "a subnormal";
 }
 
 TEST(Model, DescribesItselfInJson) {

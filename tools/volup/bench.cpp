@@ -120,7 +120,7 @@ Subject from_problem(const Options& options) {
 }
 
 Subject from_file(const Options& options) {
-  return {load_model(options.model), *options.shape, options.session, false};
+  return {load_model(options.model, options.load), *options.shape, options.session, false};
 }
 
 // Bytes that must move: x once, add once where there is one, the output once.

@@ -175,7 +175,7 @@ ExitCode check(const Options& options) {
   {
     Progress progress(options.quiet);
     progress.phase("loading the model");
-    const Model model = load_model(options.model);
+    const Model model = load_model(options.model, options.load);
     choice = choose_limits(file, options.session);
     const Shape expected = read_shape(y);
     const Shape output = output_shape(model.get(), read_shape(x), About::kTensorFile);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "failure.h"
+#include "load_flags.h"
 #include "words.h"
 
 namespace volup::tool {
@@ -91,6 +92,7 @@ std::uint64_t parse_seed(const std::string& text) {
 // The text of each option that is more than text, before it is parsed.
 struct RawText {
   std::string device, precision, io, threads, shape, iterations, seed;
+  LoadTexts load;
 };
 
 void add_text(CLI::App* app, const std::string& name, std::string* text, const char* type,
@@ -109,6 +111,34 @@ void add_common(CLI::App* app, Options* options) {
 
 void add_json(CLI::App* app, Options* options) {
   app->add_flag("--json", options->json, "Print one JSON object on stdout instead of text");
+}
+
+void add_load(CLI::App* app, LoadTexts* load) {
+  constexpr const char* kGroup = "How to load MODEL";
+  const auto text = [&](const char* name, std::string* to, const char* type, const char* help) {
+    add_text(app, name, to, type, help);
+    app->get_option(name)->group(kGroup);
+  };
+  text("--submodule", &load->submodule, "NAME", "Block to pick out of a file that holds more");
+  app->add_flag("--ignore-crc", load->ignore_crc, "Load although stored CRC-32 do not fit")
+      ->group(kGroup);
+  app->add_flag("--allow-nonfinite", load->allow_nonfinite, "Load weights that are NaN or infinite")
+      ->group(kGroup);
+  text("--type", &load->type, "TYPE",
+       "A logsumexp_swish_clamp, B softmax_sigmoid or C add_hardswish: for a file of weights "
+       "alone (state_dict, safetensors, flat HDF5); a file that says it is checked");
+  text("--stride", &load->stride, "N|DxHxW", "Geometry of such a file: this one is always needed");
+  text("--padding", &load->padding, "N|DxHxW", "Default 0; an axis may be BEGIN:END");
+  text("--output-padding", &load->output_padding, "N|DxHxW", "Default 0");
+  text("--dilation", &load->dilation, "N|DxHxW", "Default 1");
+  text("--groups", &load->groups, "N", "Default 1");
+  text("--kernel-size", &load->kernel_size, "N|DxHxW",
+       "The weight's shape says it; given, it is checked");
+  text("--shift", &load->shift, "X", "Constant of types A and C (default 3)");
+  text("--divisor", &load->divisor, "X", "Constant of types A and C (default 6)");
+  text("--subtract", &load->subtract, "X", "Constant of type A (default: the file's, else 0)");
+  text("--clamp-min", &load->clamp_min, "X", "Constant of types A (default -1) and C (0)");
+  text("--clamp-max", &load->clamp_max, "X", "Constant of types A (default 1) and C (6)");
 }
 
 void add_session(CLI::App* app, Options* options, RawText* raw) {
@@ -137,21 +167,28 @@ constexpr const char* kDatasetHelp =
     "FILE:DATASET of an HDF5 file. A path that exists as a whole is the file; FILE: takes the "
     "default dataset";
 
+constexpr const char* kModelHelp =
+    "Model: volup's HDF5, TorchScript, ONNX, Keras, or weights alone (state_dict, safetensors, "
+    "HDF5)";
+
 void add_commands(CLI::App* app, Options* options, RawText* raw) {
   CLI::App* inspect = add_command(app, Command::kInspect, "Say what a model file holds",
                                   "volup inspect model.pt", options);
-  inspect->add_option("FILE", options->model, "Model: TorchScript or volup's HDF5")->required();
+  inspect->add_option("FILE", options->model, kModelHelp)->required();
+  add_load(inspect, &raw->load);
 
   CLI::App* convert = add_command(app, Command::kConvert, "Write a model as volup's HDF5",
                                   "volup convert model.pt model.h5", options);
-  convert->add_option("IN", options->model, "Model: TorchScript or volup's HDF5")->required();
+  convert->add_option("IN", options->model, kModelHelp)->required();
+  add_load(convert, &raw->load);
   convert->add_option("OUT", options->second, "HDF5 file to write; replaced if it exists")
       ->required();
 
   CLI::App* run = add_command(
       app, Command::kRun, "Compute a model's output for an input tensor",
       "volup run model.h5 --input data.h5:x --output result.h5:y --device cpu", options);
-  run->add_option("MODEL", options->model, "Model: TorchScript or volup's HDF5")->required();
+  run->add_option("MODEL", options->model, kModelHelp)->required();
+  add_load(run, &raw->load);
   add_text(run, "--input", &options->input, "FILE[:DATASET]",
            std::string("Input [N,C,D,H,W], default dataset x: ") + kDatasetHelp);
   add_text(run, "--add", &options->add, "FILE[:DATASET]",
@@ -163,7 +200,8 @@ void add_commands(CLI::App* app, Options* options, RawText* raw) {
   CLI::App* check = add_command(app, Command::kCheck,
                                 "Compare a model's output with the expected one in an HDF5 file",
                                 "volup check model.h5 io.h5 --device cpu", options);
-  check->add_option("MODEL", options->model, "Model: TorchScript or volup's HDF5")->required();
+  check->add_option("MODEL", options->model, kModelHelp)->required();
+  add_load(check, &raw->load);
   check
       ->add_option("FILE", options->second,
                    "HDF5 file with datasets x, y, and add if the model takes it; its attributes "
@@ -178,6 +216,7 @@ void add_commands(CLI::App* app, Options* options, RawText* raw) {
       options);
   bench->add_option("MODEL", options->model, "Model with --shape, else a problem string")
       ->required();
+  add_load(bench, &raw->load);
   add_text(bench, "--shape", &raw->shape, "N,C,D,H,W", "Input shape; needed with a model file");
   add_text(bench, "--iterations", &raw->iterations, "N",
            "Timed runs in each series (default: the library's)");
@@ -193,6 +232,7 @@ std::string version_text() {
 
 void finish(const RawText& raw, Options* options) {
   SessionChoice& session = options->session;
+  options->load = parse_load_texts(raw.load);
   if (!raw.device.empty()) parse_device(raw.device, &session);
   if (!raw.precision.empty()) {
     session.precision = parse_word("--precision", raw.precision, kPrecisions);
@@ -216,6 +256,9 @@ void finish(const RawText& raw, Options* options) {
   if (options->command == Command::kBench && !options->shape &&
       std::filesystem::exists(options->model, ignored)) {
     usage("--shape is missing: '" + options->model + "' is a file, need --shape N,C,D,H,W with it");
+  }
+  if (options->command == Command::kBench && !options->shape && !options->load.is_default()) {
+    usage("--type, --stride and the like are for model files: a problem string says them itself");
   }
 }
 

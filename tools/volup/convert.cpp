@@ -24,7 +24,7 @@ ExitCode convert(const Options& options) {
   {
     Progress progress(options.quiet);
     progress.phase("converting");
-    const Model model = load_model(in);
+    const Model model = load_model(in, options.load);
     description = describe(model.get());
     require(volup_model_save(model.get(), out.c_str(), nullptr), About::kModelFile);
   }

@@ -103,7 +103,7 @@ void print_text(const std::string& file, const json& model) {
 }  // namespace
 
 ExitCode inspect(const Options& options) {
-  const Model model = load_model(options.model);
+  const Model model = load_model(options.model, options.load);
   const json description = describe(model.get());
   if (options.json) {
     const json result = {{"command", "inspect"}, {"file", options.model}, {"model", description}};

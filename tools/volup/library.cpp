@@ -82,11 +82,19 @@ void require(volup_status status, About about) {
   throw Failure(exit_code(status, about), sentence);
 }
 
-Model load_model(const std::string& path) {
+Model load_model(const std::string& path, const LoadChoice& choice) {
+  volup_load_options options{};
+  options.struct_size = sizeof options;
+  if (!choice.submodule.empty()) options.submodule = choice.submodule.c_str();
+  options.flags = choice.flags;
+  if (choice.epilogue) options.epilogue = &*choice.epilogue;
+  if (choice.geometry) options.geometry = &*choice.geometry;
   volup_model* raw = nullptr;
-  const volup_status status = volup_model_load(path.c_str(), nullptr, &raw);
+  const volup_status status = volup_model_load(path.c_str(), &options, &raw);
   Model model(raw);
-  require(status, About::kModelFile);
+  // What the file cannot be blamed for stood on the command line.
+  require(status,
+          status == VOLUP_STATUS_INVALID_ARGUMENT ? About::kCommandLine : About::kModelFile);
   return model;
 }
 

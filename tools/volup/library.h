@@ -34,7 +34,7 @@ enum class About { kModelFile, kTensorFile, kCommandLine };
 // Throws Failure with volup_last_error() unless status is OK.
 void require(volup_status status, About about);
 
-Model load_model(const std::string& path);
+Model load_model(const std::string& path, const LoadChoice& choice);
 // bias may be empty.
 Model create_model(const volup_geometry& geometry, const volup_epilogue& epilogue,
                    const std::vector<float>& weight, const std::vector<float>& bias);

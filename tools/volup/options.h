@@ -27,6 +27,16 @@ struct SessionChoice {
   std::int32_t threads = 0;                  // 0: every CPU this process may use
 };
 
+// What the file leaves open, and which part of it is meant: volup_load_options.
+struct LoadChoice {
+  std::string submodule;  // "": the file's own
+  std::uint32_t flags = 0;
+  std::optional<volup_epilogue> epilogue;
+  std::optional<volup_geometry> geometry;
+
+  bool is_default() const { return submodule.empty() && flags == 0 && !epilogue && !geometry; }
+};
+
 struct Options {
   Command command = Command::kNone;
   bool json = false;
@@ -43,6 +53,7 @@ struct Options {
   std::int32_t iterations = 0;  // bench; 0: the library's default
   std::uint64_t seed = 1;       // bench with a problem string
 
+  LoadChoice load;
   SessionChoice session;
 };
 

@@ -21,7 +21,7 @@ ExitCode run(const Options& options) {
   {
     Progress progress(options.quiet);
     progress.phase("loading the model");
-    const Model model = load_model(options.model);
+    const Model model = load_model(options.model, options.load);
     const std::string type = describe(model.get()).value("type", "?");
     if (takes_add(model.get()) && !add) {
       throw Failure(ExitCode::kUsage, "--add is missing: a model of type " + type + " takes one");

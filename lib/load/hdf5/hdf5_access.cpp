@@ -19,6 +19,8 @@ using module::to_text;
 
 constexpr size_t kNameLimit = 1000;
 constexpr size_t kStringLimit = size_t{1} << 20;
+constexpr int64_t kStringCountLimit = 100'000;
+constexpr uint64_t kStringListLimit = uint64_t{1} << 26;
 // deflate's best: 258 bytes for two bits, less its overhead.
 constexpr uint64_t kDeflateRatio = 1032;
 
@@ -33,14 +35,6 @@ int64_t element_count(hid_t space) {
   return static_cast<int64_t>(H5Sget_simple_extent_npoints(space));
 }
 
-std::vector<int64_t> shape_of(hid_t space) {
-  const int rank = H5Sget_simple_extent_ndims(space);
-  if (rank < 0 || rank > H5S_MAX_RANK) refuse_unreadable("damaged HDF5 file: a rank is not sound");
-  std::vector<hsize_t> dims(static_cast<size_t>(rank));
-  if (rank > 0) need_ok(H5Sget_simple_extent_dims(space, dims.data(), nullptr), "a dataspace");
-  return std::vector<int64_t>(dims.begin(), dims.end());
-}
-
 std::string trimmed(std::string text, H5T_str_t padding) {
   text.resize(std::min(text.find('\0'), text.size()));
   if (padding == H5T_STR_SPACEPAD) {
@@ -51,8 +45,8 @@ std::string trimmed(std::string text, H5T_str_t padding) {
 
 // Reads count strings of the given stored type through read(memory type, buffer).
 template <typename Read>
-std::vector<std::string> read_strings(hid_t type, hid_t space, int64_t count, const char* what,
-                                      const Read& read) {
+std::vector<std::string> read_cells(hid_t type, hid_t space, int64_t count, const char* what,
+                                    const Read& read) {
   std::vector<std::string> strings;
   const size_t number = static_cast<size_t>(count);
   if (H5Tis_variable_str(type) > 0) {
@@ -260,6 +254,14 @@ std::string describe_type(hid_t type) {
   }
 }
 
+std::vector<int64_t> shape_of(hid_t space) {
+  const int rank = H5Sget_simple_extent_ndims(space);
+  if (rank < 0 || rank > H5S_MAX_RANK) refuse_unreadable("damaged HDF5 file: a rank is not sound");
+  std::vector<hsize_t> dims(static_cast<size_t>(rank));
+  if (rank > 0) need_ok(H5Sget_simple_extent_dims(space, dims.data(), nullptr), "a dataspace");
+  return std::vector<int64_t>(dims.begin(), dims.end());
+}
+
 bool has_attribute(const Place& place, const char* name) {
   const htri_t exists = H5Aexists(place.id, name);
   need_ok(exists, name);
@@ -279,8 +281,33 @@ std::optional<std::string> read_string(const Place& place, const char* name, Fau
     return std::nullopt;
   }
   const hid_t id = attribute->id.get();
-  return read_strings(attribute->type.get(), attribute->space.get(), 1, name,
-                      [id](hid_t type, void* out) { return H5Aread(id, type, out); })[0];
+  return read_cells(attribute->type.get(), attribute->space.get(), 1, name,
+                    [id](hid_t type, void* out) { return H5Aread(id, type, out); })[0];
+}
+
+std::optional<std::vector<std::string>> read_strings(const Place& place, const char* name,
+                                                     Faults* faults) {
+  // A list of nothing has whatever type its writer's arrays have.
+  if (has_attribute(place, name)) {
+    const Handle id = need(H5Aopen(place.id, name, H5P_DEFAULT), name);
+    const Handle space = need(H5Aget_space(id.get()), name);
+    if (element_count(space.get()) <= 0) return std::vector<std::string>();
+  }
+  const auto attribute = open_attribute(place, name, H5T_STRING, H5T_STRING, "strings", faults);
+  if (!attribute) return std::nullopt;
+  const size_t size = H5Tget_size(attribute->type.get());
+  if (attribute->count > kStringCountLimit || size > kStringLimit ||
+      static_cast<uint64_t>(attribute->count) * size > kStringListLimit) {
+    faults->add(std::string("attribute ") + name,
+                to_text(attribute->count) + " strings of " + to_text(size) + " bytes",
+                "at most " + to_text(kStringCountLimit) + ", " + to_text(kStringListLimit) +
+                    " bytes in all",
+                place.path);
+    return std::nullopt;
+  }
+  const hid_t id = attribute->id.get();
+  return read_cells(attribute->type.get(), attribute->space.get(), attribute->count, name,
+                    [id](hid_t type, void* out) { return H5Aread(id, type, out); });
 }
 
 std::optional<std::vector<int64_t>> read_integers(const Place& place, const char* name,
@@ -397,10 +424,10 @@ std::optional<std::vector<std::string>> read_string_list(hid_t dataset, const st
   // The size of a variable-length string is that of its reference.
   const uint64_t bytes = static_cast<uint64_t>(count) * H5Tget_size(type.get());
   if (!storage_is_sound(dataset, path, bytes, file_size, faults)) return std::nullopt;
-  return read_strings(type.get(), space.get(), count, path.c_str(),
-                      [dataset](hid_t memory, void* out) {
-                        return H5Dread(dataset, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, out);
-                      });
+  return read_cells(type.get(), space.get(), count, path.c_str(),
+                    [dataset](hid_t memory, void* out) {
+                      return H5Dread(dataset, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, out);
+                    });
 }
 
 std::vector<std::string> link_names(const Place& place) {

@@ -67,6 +67,9 @@ void need_ok(herr_t result, const char* what);
 // What a type is, for messages: "32-bit integer", "string", "compound".
 std::string describe_type(hid_t type);
 
+// Sizes of a dataspace; empty for a scalar. Refuses what is damaged.
+std::vector<int64_t> shape_of(hid_t space);
+
 // Faults of a file, gathered to be named at once.
 struct Faults {
   std::vector<std::string> list;
@@ -89,6 +92,10 @@ std::optional<std::vector<int64_t>> read_integers(const Place& place, const char
                                                   size_t count, Faults* faults);
 std::optional<double> read_number(const Place& place, const char* name, Faults* faults);
 bool has_attribute(const Place& place, const char* name);
+
+// An attribute of any number of strings; without elements of whatever type it is an empty list.
+std::optional<std::vector<std::string>> read_strings(const Place& place, const char* name,
+                                                     Faults* faults);
 
 // The object called name that is stored in this file; empty if there is none. A soft or external
 // link is a fault: a model is one file.

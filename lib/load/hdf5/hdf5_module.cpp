@@ -6,7 +6,9 @@
 #include <mutex>
 #include <string>
 
+#include "load/hdf5/foreign_reader.h"
 #include "load/hdf5/hdf5_access.h"
+#include "load/hdf5/hdf5_image.h"
 #include "load/hdf5/hdf5_reader.h"
 #include "load/hdf5/hdf5_writer.h"
 #include "load/module_support.h"
@@ -21,12 +23,23 @@ std::mutex& hdf5_mutex() {
   return *mutex;
 }
 
-int32_t load(const volup_module_source* source, volup_module_model* model,
-             volup_module_text* error) {
+volup::module::LoadedModel read_file(const volup_module_source& source,
+                                     const volup_load_options& options) {
+  using namespace volup::hdf5;
+  BorrowedImage image = {source.data};
+  const Handle file = open_image(&image, source.size);
+  const Handle group = need(H5Gopen2(file.get(), "/", H5P_DEFAULT), "the root group");
+  const Place root{group.get(), "/"};
+  return is_volup_model(root) ? read_volup_model(root, source.size)
+                              : read_foreign(root, source.size, options);
+}
+
+int32_t load(const volup_module_source* source, const volup_load_options* options,
+             volup_module_model* model, volup_module_text* error) {
   return guarded(error, [&] {
     const std::lock_guard<std::mutex> lock(hdf5_mutex());
     const volup::hdf5::SilentErrors silent;
-    *model = volup::module::to_abi(volup::hdf5::read_model(source->data, source->size));
+    *model = volup::module::to_abi(read_file(*source, *options));
   });
 }
 
@@ -54,7 +67,7 @@ const char* library_text() {
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) int32_t volup_module_open_v1(
+extern "C" __attribute__((visibility("default"))) int32_t volup_module_open_v2(
     volup_module* module) {
   return guarded(nullptr, [&] {
     const std::lock_guard<std::mutex> lock(hdf5_mutex());

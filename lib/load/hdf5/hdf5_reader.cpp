@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "load/hdf5/hdf5_access.h"
 #include "load/hdf5/hdf5_schema.h"
@@ -18,53 +17,8 @@ namespace {
 
 using module::LoadedModel;
 using module::quoted;
-using module::refuse_unreadable;
 using module::refuse_unsupported;
 using module::to_text;
-
-bool has_signature(const void* data, size_t size) {
-  static constexpr unsigned char kSignature[] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
-  const char* bytes = static_cast<const char*>(data);
-  for (size_t offset = 0; offset + sizeof(kSignature) <= size;
-       offset = offset == 0 ? 512 : offset * 2) {
-    if (std::memcmp(bytes + offset, kSignature, sizeof(kSignature)) == 0) return true;
-  }
-  return false;
-}
-
-// HDF5 reads the caller's memory where it lies: every copy that its core driver asks for is that
-// memory. It is opened for reading alone, so nothing is written to it.
-struct BorrowedImage {
-  const void* data;
-};
-void* borrow(size_t, H5FD_file_image_op_t, void* image) {
-  return const_cast<void*>(static_cast<BorrowedImage*>(image)->data);
-}
-void* copy_nothing(void* destination, const void*, size_t, H5FD_file_image_op_t, void*) {
-  return destination;
-}
-void* never_grow(void*, size_t, H5FD_file_image_op_t, void*) { return nullptr; }
-herr_t free_nothing(void*, H5FD_file_image_op_t, void*) { return 0; }
-void* same_image(void* image) { return image; }
-herr_t keep_image(void*) { return 0; }
-
-// image must outlive the file.
-Handle open_image(BorrowedImage* image, size_t size) {
-  if (size == 0) refuse_unreadable("the file is empty, need an HDF5 file");
-  if (!has_signature(image->data, size)) {
-    refuse_unreadable("file kind: got no HDF5 signature, need an HDF5 file");
-  }
-  H5FD_file_image_callbacks_t callbacks = {borrow,     copy_nothing, never_grow, free_nothing,
-                                           same_image, keep_image,   image};
-  const Handle access = need(H5Pcreate(H5P_FILE_ACCESS), "opening");
-  need_ok(H5Pset_fapl_core(access.get(), size_t{1} << 16, false), "opening");
-  need_ok(H5Pset_file_image_callbacks(access.get(), &callbacks), "opening");
-  need_ok(H5Pset_file_image(access.get(), const_cast<void*>(image->data), size), "opening");
-  // HDF5 takes two open files of one name for one file.
-  static uint64_t number = 0;
-  const std::string name = "volup-image-" + to_text(++number);
-  return need(H5Fopen(name.c_str(), H5F_ACC_RDONLY, access.get()), "opening");
-}
 
 const ModelType* find_type(const std::string& name) {
   for (const ModelType& type : kModelTypes) {
@@ -273,33 +227,23 @@ void list_strangers(const Place& root, std::vector<std::string>* unused) {
 
 }  // namespace
 
-LoadedModel read_model(const void* data, size_t size) {
-  BorrowedImage image = {data};
-  const Handle file = open_image(&image, size);
-  const Handle group = need(H5Gopen2(file.get(), "/", H5P_DEFAULT), "the root group");
-  const Place root{group.get(), "/"};
+bool is_volup_model(const Place& root) {
+  if (has_attribute(root, kFormat)) return true;
   const std::vector<std::string> links = link_names(root);
-  const auto has_link = [&links](const char* name) {
-    return std::find(links.begin(), links.end(), name) != links.end();
-  };
-  if (!has_attribute(root, kFormat) && !has_link(kWeight) && !has_link(kGeometry)) {
-    std::vector<std::string> first(links.begin(),
-                                   links.begin() + std::min<size_t>(links.size(), 8));
-    refuse_unreadable("file kind: got an HDF5 file that is not volup's (it holds " +
-                      (first.empty() ? "nothing" : module::join(first, ", ")) +
-                      "), need the attribute format = 'volup-model' (/)");
-  }
+  return std::find(links.begin(), links.end(), kGeometry) != links.end();
+}
 
+LoadedModel read_volup_model(const Place& root, size_t file_size) {
   LoadedModel model;
   model.kind = "volup-hdf5";
   Faults faults;
   const ModelType* const type = read_header(root, &model, &faults);
   const bool geometry_known = read_geometry(root, &model.geometry, &faults);
   if (type) read_epilogue(root, *type, &model.epilogue, &faults);
-  read_weights(root, geometry_known, size, &model, &faults);
+  read_weights(root, geometry_known, file_size, &model, &faults);
   read_origin(root, &model, &faults);
-  read_list(root, kUnused, size, &model.unused, &faults);
-  read_list(root, kNotes, size, &model.notes, &faults);
+  read_list(root, kUnused, file_size, &model.unused, &faults);
+  read_list(root, kNotes, file_size, &model.notes, &faults);
   if (!faults.list.empty()) refuse_unsupported(module::join(faults.list, "; "));
 
   list_strangers(root, &model.unused);

@@ -6,13 +6,19 @@
 #include <algorithm>
 #include <string_view>
 
+#include "load/archive/folder.h"
+#include "load/archive/pickle_reader.h"
+#include "load/archive/zip_archive.h"
 #include "load/module_support.h"
 #include "load/torchscript/pickle_scan.h"
-#include "load/torchscript/zip_archive.h"
 
 namespace volup::torchscript {
 namespace {
 
+using archive::Checksums;
+using archive::Folder;
+using archive::ZipArchive;
+using archive::ZipEntry;
 using module::quoted;
 using module::refuse_unreadable;
 using module::refuse_unsupported;
@@ -43,41 +49,6 @@ std::string lower_case(std::string_view text) {
   for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return out;
 }
-
-// Names without the folder that PyTorch puts around an archive.
-class Folder {
- public:
-  explicit Folder(const ZipArchive& archive) : archive_(archive) {
-    if (archive.entries().empty()) wrong_kind("an empty zip archive");
-    const std::string& first = archive.entries().front().name;
-    const size_t slash = first.find('/');
-    if (slash == std::string::npos) wrong_kind("a zip archive with files at its top");
-    prefix_ = first.substr(0, slash + 1);
-    for (const ZipEntry& entry : archive.entries()) {
-      if (entry.name.compare(0, prefix_.size(), prefix_) != 0) {
-        wrong_kind("a zip archive with more than one folder at its top");
-      }
-    }
-  }
-
-  const ZipEntry* find(const std::string& name) const { return archive_.find(prefix_ + name); }
-  bool has(const std::string& name) const { return find(name) != nullptr; }
-  bool has_under(const std::string& folder) const {
-    const std::string start = prefix_ + folder;
-    return std::any_of(archive_.entries().begin(), archive_.entries().end(),
-                       [&start](const ZipEntry& entry) {
-                         return entry.name.compare(0, start.size(), start) == 0;
-                       });
-  }
-  std::string read(const std::string& name) const {
-    const ZipEntry* entry = find(name);
-    return entry ? archive_.read(*entry) : std::string();
-  }
-
- private:
-  const ZipArchive& archive_;
-  std::string prefix_;
-};
 
 // A name that a pickle of plain tensors and containers may use.
 bool is_plain_global(std::string_view name) {
@@ -208,7 +179,7 @@ void check_code(const ZipArchive& archive) {
 
 void check_storages(const Folder& folder, const PickleScan& scan, const std::string& tensors) {
   for (const PickleStorage& storage : scan.storages) {
-    const int64_t element = storage_element_size(storage.type);
+    const int64_t element = archive::storage_element_size(storage.type);
     const std::string where = tensors + storage.key;
     if (element == 0) {
       refuse_unsupported("tensor type: got " + quoted(storage.type) +
@@ -248,10 +219,11 @@ void check_pickles(const ZipArchive& archive, const Folder& folder) {
 
 }  // namespace
 
-ArchiveFacts check_archive(const void* data, size_t size) {
+ArchiveFacts check_archive(const void* data, size_t size, bool ignore_crc) {
   refuse_other_bytes(std::string_view(static_cast<const char*>(data), size));
-  const ZipArchive archive(data, size);
+  const ZipArchive archive(data, size, ignore_crc ? Checksums::kIgnored : Checksums::kChecked);
   const Folder folder(archive);
+  if (!folder.fault().empty()) wrong_kind(folder.fault());
   refuse_other_archives(folder);
   check_code(archive);
   check_pickles(archive, folder);

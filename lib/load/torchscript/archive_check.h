@@ -17,7 +17,7 @@ struct ArchiveFacts {
 
 // Throws module::Refusal: UNREADABLE where the file is damaged or of another kind (the words say of
 // which), UNSUPPORTED where it is TorchScript of a form that volup does not load.
-ArchiveFacts check_archive(const void* data, size_t size);
+ArchiveFacts check_archive(const void* data, size_t size, bool ignore_crc);
 
 }  // namespace volup::torchscript
 

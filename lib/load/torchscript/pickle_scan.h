@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Walks a pickle without building anything: which globals it names and which tensor storages it
-// claims, with the stack and memo discipline that libtorch's own unpickler takes for granted. It
-// calls nothing and has no libtorch.
+// What a pickle of a TorchScript archive names and claims, before libtorch reads it: globals and
+// tensor storages.
 #ifndef VOLUP_LOAD_TORCHSCRIPT_PICKLE_SCAN_H_
 #define VOLUP_LOAD_TORCHSCRIPT_PICKLE_SCAN_H_
 
@@ -26,9 +25,6 @@ struct PickleScan {
 };
 
 PickleScan scan_pickle(std::string_view bytes);
-
-// Bytes of an element of a storage type by its name; 0 if it is not a plain tensor type.
-int64_t storage_element_size(std::string_view type);
 
 }  // namespace volup::torchscript
 

@@ -10,12 +10,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "load/module_support.h"
 #include "load/torchscript/archive_check.h"
 #include "load/torchscript/epilogue_match.h"
 #include "load/torchscript/graph_reader.h"
+#include "load/torchscript/submodule.h"
 #include "load/torchscript/tensor_access.h"
 
 namespace volup::torchscript {
@@ -130,6 +132,48 @@ Reading read_either_way(const torch::jit::Module& module) {
   }
 }
 
+const char* name_of(int32_t kind) {
+  switch (kind) {
+    case VOLUP_EPILOGUE_LOGSUMEXP_SWISH_CLAMP:
+      return "logsumexp_swish_clamp";
+    case VOLUP_EPILOGUE_SOFTMAX_SIGMOID:
+      return "softmax_sigmoid";
+    default:
+      return "add_hardswish";
+  }
+}
+
+// The whole module, or the submodule that the options name.
+Reading read_block(const torch::jit::Module& root, const char* submodule) {
+  if (submodule) {
+    const torch::jit::Module part = with_libtorch(
+        VOLUP_STATUS_UNREADABLE,
+        "libtorch cannot give the submodules: ", [&] { return find_submodule(root, submodule); });
+    try {
+      return read_either_way(part);
+    } catch (const module::Refusal& refusal) {
+      throw module::Refusal(refusal.status(),
+                            "submodule " + module::quoted(submodule) + ": " + refusal.what());
+    }
+  }
+  try {
+    return read_either_way(root);
+  } catch (const module::Refusal& refusal) {
+    if (refusal.status() != VOLUP_STATUS_UNSUPPORTED) throw;
+    const auto kind_of = [](const torch::jit::Module& part) -> std::optional<std::string> {
+      try {
+        return name_of(read_either_way(part).match.epilogue.kind);
+      } catch (const module::Refusal&) {
+        return std::nullopt;
+      }
+    };
+    const std::string within = with_libtorch(
+        VOLUP_STATUS_UNREADABLE,
+        "libtorch cannot give the submodules: ", [&] { return blocks_within(root, kind_of); });
+    throw module::Refusal(refusal.status(), refusal.what() + within);
+  }
+}
+
 // Every argument must be one that the formula takes: a caller passes no others.
 void check_arguments(const Reading& reading, LoadedModel* model) {
   const EpilogueMatch& match = reading.match;
@@ -187,8 +231,9 @@ void take_weights(const Convolution& convolution, LoadedModel* model) {
   module::note_non_finite("bias", model->bias, model);
 }
 
-// Names of the parameters and buffers that the result does not depend on.
-void list_unused(const torch::jit::Module& module, const Reading& reading, LoadedModel* model) {
+// The weight's and the bias' names, and those of the parameters and buffers that the result does
+// not depend on: of the whole file.
+void take_names(const torch::jit::Module& module, const Reading& reading, LoadedModel* model) {
   std::vector<at::Tensor> used = reading.facts.used;
   const Convolution& convolution =
       reading.facts.convolutions[static_cast<size_t>(reading.match.convolution)];
@@ -197,6 +242,10 @@ void list_unused(const torch::jit::Module& module, const Reading& reading, Loade
   for (const auto& attribute : module.named_attributes(/*recurse=*/true)) {
     if (!attribute.value.isTensor()) continue;
     const at::Tensor& tensor = attribute.value.toTensor();
+    if (convolution.weight.is_same(tensor)) model->weight_name = attribute.name;
+    if (convolution.has_bias && convolution.bias.is_same(tensor)) {
+      model->bias_name = attribute.name;
+    }
     const bool is_used = std::any_of(used.begin(), used.end(), [&tensor](const at::Tensor& each) {
       return each.is_same(tensor);
     });
@@ -205,16 +254,22 @@ void list_unused(const torch::jit::Module& module, const Reading& reading, Loade
   std::sort(model->unused.begin(), model->unused.end());
 }
 
-LoadedModel load_model(const void* data, size_t size) {
-  const ArchiveFacts archive = check_archive(data, size);
+LoadedModel load_model(const void* data, size_t size, const volup_load_options& options) {
+  const ArchiveFacts archive =
+      check_archive(data, size, (options.flags & VOLUP_LOAD_IGNORE_CRC) != 0);
   SilentWarnings silent;
   const warnings::WarningHandlerGuard guard(&silent);
   const torch::jit::Module module = load_module(data, size);
-  const Reading reading = read_either_way(module);
+  const Reading reading = read_block(module, options.submodule);
 
   LoadedModel model;
   model.kind = "torchscript";
   model.producer = archive.producer;
+  if ((options.flags & VOLUP_LOAD_IGNORE_CRC) != 0) {
+    model.note("checksums of the file were not checked");
+  }
+  if (options.submodule)
+    model.note("submodule " + module::quoted(options.submodule) + " of the file");
   model.epilogue = reading.match.epilogue;
   for (const std::string& note : reading.match.notes) model.note(note);
   for (const std::string& note : reading.facts.notes) model.note(note);
@@ -222,20 +277,21 @@ LoadedModel load_model(const void* data, size_t size) {
   with_libtorch(VOLUP_STATUS_UNREADABLE, "libtorch cannot read the weights: ", [&] {
     take_weights(reading.facts.convolutions[static_cast<size_t>(reading.match.convolution)],
                  &model);
-    list_unused(module, reading, &model);
+    take_names(module, reading, &model);
   });
   return model;
 }
 
-int32_t load(const volup_module_source* source, volup_module_model* out, volup_module_text* error) {
-  return module::guarded(error,
-                         [&] { *out = module::to_abi(load_model(source->data, source->size)); });
+int32_t load(const volup_module_source* source, const volup_load_options* options,
+             volup_module_model* out, volup_module_text* error) {
+  return module::guarded(
+      error, [&] { *out = module::to_abi(load_model(source->data, source->size, *options)); });
 }
 
 }  // namespace
 }  // namespace volup::torchscript
 
-extern "C" __attribute__((visibility("default"))) int32_t volup_module_open_v1(
+extern "C" __attribute__((visibility("default"))) int32_t volup_module_open_v2(
     volup_module* module) {
   return volup::module::guarded(nullptr, [&] {
     module->load = volup::torchscript::load;

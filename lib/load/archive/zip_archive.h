@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A zip archive in memory, walked whole before anyone else reads it: the central directory, every
-// local header, every entry's CRC-32 against its bytes. Stricter than zip: no comment, no gap after
-// the end, no overlap, no two names that differ in case alone, so that another reader of the same
-// bytes finds the same entries. Knows nothing of TorchScript and has no libtorch.
-#ifndef VOLUP_LOAD_TORCHSCRIPT_ZIP_ARCHIVE_H_
-#define VOLUP_LOAD_TORCHSCRIPT_ZIP_ARCHIVE_H_
+// local header, every entry's CRC-32 against its bytes (all that do not fit are named at once).
+// Stricter than zip: no comment, no gap after the end, no overlap, no two names that differ in case
+// alone, so that another reader of the same bytes finds the same entries. Knows nothing of PyTorch.
+#ifndef VOLUP_LOAD_ARCHIVE_ZIP_ARCHIVE_H_
+#define VOLUP_LOAD_ARCHIVE_ZIP_ARCHIVE_H_
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace volup::torchscript {
+namespace volup::archive {
 
 struct ZipEntry {
   std::string name;
@@ -24,23 +24,28 @@ struct ZipEntry {
   bool deflated = false;
 };
 
+// Whether bytes that do not fit their CRC-32 are refused.
+enum class Checksums { kChecked, kIgnored };
+
 class ZipArchive {
  public:
   // Throws module::Refusal: UNREADABLE where the bytes are damaged, UNSUPPORTED where they are
   // sound but encrypted or packed in another way. The bytes must outlive the archive.
-  ZipArchive(const void* data, size_t size);
+  ZipArchive(const void* data, size_t size, Checksums checksums);
 
   const std::vector<ZipEntry>& entries() const { return entries_; }
   // Null if there is none.
   const ZipEntry* find(std::string_view name) const;
   std::string read(const ZipEntry& entry) const;
+  // The same without a copy; only where the entry is not deflated.
+  std::string_view stored(const ZipEntry& entry) const;
 
  private:
   void read_directory();
   ZipEntry read_central_record(uint64_t* position, uint64_t end) const;
   void check_local_header(ZipEntry* entry) const;
   void check_layout() const;
-  void check_contents() const;
+  void check_contents(Checksums checksums) const;
   template <typename Sink>
   void unpack(const ZipEntry& entry, const Sink& sink) const;
 
@@ -50,6 +55,6 @@ class ZipArchive {
   std::vector<ZipEntry> entries_;
 };
 
-}  // namespace volup::torchscript
+}  // namespace volup::archive
 
-#endif  // VOLUP_LOAD_TORCHSCRIPT_ZIP_ARCHIVE_H_
+#endif  // VOLUP_LOAD_ARCHIVE_ZIP_ARCHIVE_H_

@@ -2,7 +2,7 @@
 //
 // A zip archive in memory, walked whole; see zip_archive.h. Field numbers are those of PKWARE's
 // APPNOTE 6.3.10.
-#include "load/torchscript/zip_archive.h"
+#include "load/archive/zip_archive.h"
 
 #include <zlib.h>
 
@@ -11,7 +11,7 @@
 
 #include "load/module_support.h"
 
-namespace volup::torchscript {
+namespace volup::archive {
 namespace {
 
 using module::quoted;
@@ -97,12 +97,12 @@ void read_zip64_extra(const unsigned char* extra, uint64_t extra_size, ZipEntry*
 
 }  // namespace
 
-ZipArchive::ZipArchive(const void* data, size_t size)
+ZipArchive::ZipArchive(const void* data, size_t size, Checksums checksums)
     : bytes_(static_cast<const unsigned char*>(data)), size_(size) {
   read_directory();
   for (ZipEntry& entry : entries_) check_local_header(&entry);
   check_layout();
-  check_contents();
+  check_contents(checksums);
 }
 
 const ZipEntry* ZipArchive::find(std::string_view name) const {
@@ -119,6 +119,10 @@ std::string ZipArchive::read(const ZipEntry& entry) const {
     content.append(reinterpret_cast<const char*>(bytes), count);
   });
   return content;
+}
+
+std::string_view ZipArchive::stored(const ZipEntry& entry) const {
+  return {reinterpret_cast<const char*>(bytes_) + entry.data, entry.size};
 }
 
 void ZipArchive::read_directory() {
@@ -257,15 +261,27 @@ void ZipArchive::check_layout() const {
   }
 }
 
-void ZipArchive::check_contents() const {
+void ZipArchive::check_contents(Checksums checksums) const {
+  std::vector<std::string> unfit;
   for (const ZipEntry& entry : entries_) {
+    // What is stored as it is has nothing else to check.
+    if (checksums == Checksums::kIgnored && !entry.deflated) continue;
     uLong crc = crc32_z(0, nullptr, 0);
     unpack(entry,
            [&crc](const unsigned char* bytes, size_t count) { crc = crc32_z(crc, bytes, count); });
-    if (crc != entry.crc) {
-      damaged("the CRC-32 of " + quoted(entry.name) + " does not fit its bytes");
-    }
+    if (crc != entry.crc && checksums == Checksums::kChecked) unfit.push_back(quoted(entry.name));
   }
+  if (unfit.empty()) return;
+  const size_t count = unfit.size();
+  constexpr size_t kNamed = 8;
+  if (count > kNamed) {
+    unfit.resize(kNamed);
+    unfit.push_back("...");
+  }
+  damaged("got bytes that do not fit their CRC-32 in " + module::join(unfit, ", ") + " (" +
+          to_text(count) + " of " + to_text(entries_.size()) +
+          " entries), need an intact copy, or ignore_crc (volup: --ignore-crc) for a file that was "
+          "written without checksums");
 }
 
 template <typename Sink>
@@ -310,4 +326,4 @@ void ZipArchive::unpack(const ZipEntry& entry, const Sink& sink) const {
   }
 }
 
-}  // namespace volup::torchscript
+}  // namespace volup::archive
