@@ -40,9 +40,8 @@ inline constexpr int kChunk = 32;        // input channels that are staged toget
 inline constexpr int kEights = kChunk / 8;
 inline constexpr int kRowBytes = kChunk * 2;  // of an operand's part in shared memory
 inline constexpr int kTileEdge = 8;           // along x and along y
-inline constexpr int kLoaders =
-    96;  // threads that load and split x; a warp beside them starts bulk copies
-inline constexpr int kConsumers = 3;  // warpgroups that multiply; one more loads
+inline constexpr int kConsumers = 3;          // warpgroups that multiply; one more loads
+inline constexpr int kLoaders = 96;  // threads of that which split x; a warp starts bulk copies
 inline constexpr int kThreads = 128 * (kConsumers + 1);
 inline constexpr int kMaxResidentSteps = 160;  // of a tile where weights stay
 inline constexpr int kMaxPlanes = 5;           // taps along z
