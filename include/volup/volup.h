@@ -161,9 +161,10 @@ typedef struct volup_model volup_model;
  * Errors: INVALID_ARGUMENT (NULL, unknown kind). Thread-safe. Since 1.0. */
 VOLUP_API volup_status volup_epilogue_init(volup_epilogue_kind kind, volup_epilogue* epilogue);
 
-/* Loads a model from the file at path: volup's own HDF5 (docs/hdf5-format.md), TorchScript, or
- * weights alone (a PyTorch state_dict, safetensors) with options that say the rest. The kind is
- * found from the content, not from the name. options may be NULL. The caller owns *model.
+/* Loads a model from the file at path: volup's own HDF5 (docs/hdf5-format.md), TorchScript, ONNX;
+ * Keras HDF5 with options that say the epilogue; or weights alone (a PyTorch state_dict,
+ * safetensors, flat HDF5) with options that say the rest. The kind is found from the content, not
+ * from the name. options may be NULL. The caller owns *model.
  * Errors: INVALID_ARGUMENT; UNREADABLE; UNSUPPORTED (names the first operation that does not fit,
  * all faults of an HDF5 file at once, or what the options leave open; also: weights that are not
  * finite); UNAVAILABLE (module missing); OUT_OF_MEMORY. Thread-safe. Since 1.0. */
