@@ -112,6 +112,18 @@ bool require_options(bool geometry_known, bool epilogue_known,
   return false;
 }
 
+const Candidate* choose_by_options(const std::vector<Candidate>& candidates, ForeignFile* file,
+                                   module::LoadedModel* model) {
+  const Candidate* const chosen = choose(candidates, file);
+  const volup_load_options& options = file->options;
+  const bool complete =
+      candidates.empty() || require_options(options.geometry, options.epilogue, candidates, file);
+  if (!chosen || !complete) return nullptr;
+  model->geometry = *options.geometry;
+  model->epilogue = *options.epilogue;
+  return chosen;
+}
+
 void complete_geometry(const Candidate& candidate, Layout layout, volup_geometry* geometry,
                        Faults* faults) {
   const Axes axes = axes_of(candidate.weight->shape, layout);

@@ -49,6 +49,11 @@ const Candidate* choose(const std::vector<Candidate>& candidates, ForeignFile* f
 bool require_options(bool geometry_known, bool epilogue_known,
                      const std::vector<Candidate>& candidates, ForeignFile* file);
 
+// For a file of weights alone: the chosen candidate, with the options' geometry and epilogue taken
+// into *model. Null with the faults of both otherwise.
+const Candidate* choose_by_options(const std::vector<Candidate>& candidates, ForeignFile* file,
+                                   module::LoadedModel* model);
+
 // Completes the geometry's channels and kernel from the weight's shape; those given must agree.
 void complete_geometry(const Candidate& candidate, Layout layout, volup_geometry* geometry,
                        Faults* faults);

@@ -235,13 +235,8 @@ std::vector<Candidate> numbered_candidates(ForeignFile* file) {
 
 LoadedModel read_weights_alone(const std::vector<Candidate>& candidates, ForeignFile* file,
                                LoadedModel model) {
-  const Candidate* const chosen = choose(candidates, file);
-  const volup_load_options& options = file->options;
-  const bool complete =
-      candidates.empty() || require_options(options.geometry, options.epilogue, candidates, file);
-  if (!chosen || !complete) return model;
-  model.geometry = *options.geometry;
-  model.epilogue = *options.epilogue;
+  const Candidate* const chosen = choose_by_options(candidates, file, &model);
+  if (!chosen) return model;
   if (model.geometry.groups != 1) {
     file->faults.add("groups", module::to_text(model.geometry.groups),
                      "1, as Keras' Conv3DTranspose has it", chosen->weight->path);

@@ -109,14 +109,8 @@ LoadedModel read_state_dict(ForeignFile* file) {
     candidates.push_back(
         {prefix.empty() ? "weight" : prefix, dataset, find(parameters, dotted(prefix, "bias"))});
   }
-  const Candidate* const chosen = choose(candidates, file);
-  const volup_load_options& options = file->options;
-  const bool complete =
-      candidates.empty() || require_options(options.geometry, options.epilogue, candidates, file);
-  if (!chosen || !complete) return model;
-
-  model.geometry = *options.geometry;
-  model.epilogue = *options.epilogue;
+  const Candidate* const chosen = choose_by_options(candidates, file, &model);
+  if (!chosen) return model;
   complete_geometry(*chosen, Layout::kTorch, &model.geometry, &file->faults);
   read_layer(*chosen, Layout::kTorch, file, &model);
   std::vector<const TreeDataset*> used = {chosen->weight, chosen->bias};
