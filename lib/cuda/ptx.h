@@ -26,6 +26,26 @@ __device__ inline T* opaque(T* pointer) {
   return pointer;
 }
 
+// No instruction: a value that the compiler does not know to be the same for all threads.
+__device__ inline uint32_t varying(uint32_t value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
+// "Special Registers", %tid.x: read anew at each call, in place of a register that holds it.
+__device__ inline uint32_t thread_index() {
+  uint32_t index;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
+  return index;
+}
+
+// "Special Registers", %ctaid.x: likewise.
+__device__ inline uint32_t block_index() {
+  uint32_t index;
+  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(index));
+  return index;
+}
+
 // ---- Half-precision and special-function arithmetic --------------------------------------------
 
 // "ex2": 2^x, flushing subnormal results to 0.
@@ -123,18 +143,19 @@ __device__ inline void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// "ld.acquire" and "st.release" among the threads of a block: what happened before the store is
+// "atom" with .acquire and .release among the threads of a block: what happened before the store is
 // seen by whoever loads what it stored.
-__device__ inline uint32_t load_acquire(const uint32_t* shared) {
+__device__ inline uint32_t atomic_load_acquire(uint32_t* shared) {
   uint32_t value;
-  asm volatile("ld.acquire.cta.shared::cta.u32 %0, [%1];"
+  asm volatile("atom.acquire.cta.shared::cta.or.b32 %0, [%1], 0;"
                : "=r"(value)
                : "r"(shared_address(shared))
                : "memory");
   return value;
 }
-__device__ inline void store_release(uint32_t* shared, uint32_t value) {
-  asm volatile("st.release.cta.shared::cta.u32 [%0], %1;" ::"r"(shared_address(shared)), "r"(value)
+__device__ inline void atomic_store_release(uint32_t* shared, uint32_t value) {
+  asm volatile("atom.release.cta.shared::cta.exch.b32 _, [%0], %1;" ::"r"(shared_address(shared)),
+               "r"(value)
                : "memory");
 }
 
@@ -149,9 +170,16 @@ __device__ inline uint32_t load_shared(uint32_t address) {
   return value;
 }
 
-__device__ inline uint32_t load_shared_16(uint32_t address) {
-  uint16_t value;
-  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address));
+__device__ inline uint2 load_shared_64(uint32_t address) {
+  uint2 value;
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "r"(address));
+  return value;
+}
+__device__ inline uint4 load_shared_128(uint32_t address) {
+  uint4 value;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "r"(address));
   return value;
 }
 
@@ -164,8 +192,24 @@ __device__ inline void store_shared(uint32_t address, uint4 value) {
                "r"(value.y), "r"(value.z), "r"(value.w));
 }
 
-// ---- Copies that pass while the thread goes on
-// ---------------------------------------------------
+// ---- Loads from global memory -------------------------------------------------------------------
+
+// "ld.global.nc": what is read once and not written by the kernel: past L1, and whole lines of 128
+// bytes to L2, for neighbours read the rest of a line soon.
+__device__ inline float2 load_once(const float2* at) {
+  float2 value;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v2.f32 {%0, %1}, [%2];"
+               : "=f"(value.x), "=f"(value.y)
+               : "l"(at));
+  return value;
+}
+__device__ inline uint32_t load_once(const uint32_t* at) {
+  uint32_t value;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.u32 %0, [%1];" : "=r"(value) : "l"(at));
+  return value;
+}
+
+// ---- Asynchronous copies by each thread ---------------------------------------------------------
 
 // "cp.async.ca": 4 bytes to shared memory; zero, and nothing read, where bytes is 0 and not 4.
 __device__ inline void copy_4(uint32_t shared, const void* global, uint32_t bytes) {
@@ -244,11 +288,14 @@ __device__ inline void wgmma_wait() {
 }
 
 // "Matrix Descriptor Format" of wgmma: a K-major operand in shared memory, rows of 64 bytes,
-// 64-byte swizzle (bits 4 and 5 of an address are XORed with its bits 7 and 8). group_stride: bytes
-// from 8 rows to the next 8.
-__device__ inline uint64_t matrix_descriptor_64(uint32_t address, uint32_t group_stride) {
-  return static_cast<uint64_t>((address & 0x3FFFF) >> 4) | static_cast<uint64_t>(1) << 16 |
-         static_cast<uint64_t>(group_stride >> 4) << 32 | static_cast<uint64_t>(2) << 62;
+// 64-byte swizzle (bits 4 and 5 of an address are XORed with its bits 7 and 8). The upper half, of
+// group_stride: bytes from 8 rows to the next 8.
+__device__ inline uint32_t matrix_descriptor_64_high(uint32_t group_stride) {
+  return group_stride >> 4 | 2u << 30;
+}
+// The whole of it; at: the operand's address in 16 bytes.
+__device__ inline uint64_t matrix_descriptor_64(uint32_t at, uint32_t high) {
+  return static_cast<uint64_t>(high) << 32 | (at + (1u << 16));
 }
 
 // "wgmma.mma_async": d = a * b (+ d where accumulate is not 0), m64n64k16, a and b in shared

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What all roles of a block of "cuda/sm90" share: the wait on a barrier, the swizzle of operands,
-// units and tiles and how they are counted through, and the state that roles see. No role's own
-// work lives here.
+// tiles and how a block goes through its own, and the state that roles see. No role's own work
+// lives here.
 #ifndef VOLUP_CUDA_SM90_BLOCK_CUH_
 #define VOLUP_CUDA_SM90_BLOCK_CUH_
 
@@ -50,60 +50,103 @@ __device__ inline uint32_t swizzled(uint32_t address, uint32_t eight) {
   return (eight ^ (address >> 7 & 3)) * 16;
 }
 
-// A unit, or a distance between units, as digits of its index: n, segment along z, y, x.
-struct Digits {
-  int n, segment, y, x;
-
-  __device__ Digits(const Work& work, uint32_t index) {
-    x = static_cast<int>(index % work.tiles_x);
-    index /= work.tiles_x;
-    y = static_cast<int>(index % work.tiles_y);
-    index /= work.tiles_y;
-    segment = static_cast<int>(index % work.segments);
-    n = static_cast<int>(index / work.segments);
-  }
-
-  // Without the divisions that a new index would need.
-  __device__ void add(const Work& work, const int4& step) {
-    x += step.x;
-    int carry = x >= static_cast<int>(work.tiles_x);
-    x -= carry ? work.tiles_x : 0;
-    y += step.y + carry;
-    carry = y >= static_cast<int>(work.tiles_y);
-    y -= carry ? work.tiles_y : 0;
-    segment += step.z + carry;
-    carry = segment >= static_cast<int>(work.segments);
-    segment -= carry ? work.segments : 0;
-    n += step.w + carry;
-  }
-};
-
 struct Tile {
   int n, z, y, x;  // y and x of the first position
+  int band = 0;    // of the class
+};
+
+// Of the thread in its warpgroup.
+__device__ inline int lane() { return ptx::thread_index() % 32; }
+__device__ inline int warp() { return ptx::thread_index() % 128 / 32; }
+
+// What a block serves: a share, and which of the blocks of that share it is.
+struct Share {
+  int klass, channel_tile;
+  uint32_t rank, ranks;
 };
 
 // What roles see. A role is a struct that derives from it, made where the role starts.
 struct Block {
   const Parameters& p;
   Shared& shared;
+  const Share share;
   const Class& c;
-  const Work& work;
 
-  __device__ Block(const Parameters& parameters, Shared& s)
-      : p(parameters), shared(s), c(s.now), work(s.work) {}
+  __device__ Block(const Parameters& parameters, Shared& s, const Share& serves)
+      : p(parameters), shared(s), share(serves), c(parameters.classes[serves.klass]) {}
 
-  // Where weights go through the ring a unit is a tile, and units are dealt in groups, one a
-  // warpgroup: all warpgroups always take part, on a tile past the end too.
-  __device__ uint32_t groups() const { return (work.units + kConsumers - 1) / kConsumers; }
-
-  // Tiles of a unit, and planes that they march through.
-  __device__ int tiles_of(const Digits& unit) const {
-    return min(work.segment, work.positions_z - unit.segment * work.segment);
+  __device__ int first_channel(int channels) const { return share.channel_tile * channels; }
+  __device__ const unsigned char* weights() const {
+    return p.weights + share.channel_tile * p.tile_weight_bytes + c.weight_offset;
   }
-  __device__ int planes_of(const Digits& unit) const { return tiles_of(unit) + c.window - 1; }
-  __device__ Tile tile_of(const Digits& unit, int i) const {
-    return {unit.n, unit.segment * work.segment + i, unit.y * kTileEdge, unit.x * p.tile_x};
+
+  // Tiles are counted along z first: those of a column follow each other. Where weights stay the
+  // blocks of a share take whole columns in turn, so that neighbours in memory are written at about
+  // the same time; tiles of the columns that remain are divided evenly, to one tile.
+  __device__ Tile tile_at(uint32_t index) const {
+    const int z = static_cast<int>(index % c.positions_z);
+    index /= c.positions_z;
+    const int x = static_cast<int>(index % c.tiles_x);
+    index /= c.tiles_x;
+    return {static_cast<int>(index / c.tiles_y), z, static_cast<int>(index % c.tiles_y) * kTileEdge,
+            x * p.tile_x};
   }
+  __device__ const Band& band(int i) const { return p.bands[c.first_band + i]; }
+  struct Stretch {
+    uint32_t first, count;
+  };
+  __device__ uint32_t whole_columns() const { return c.columns / share.ranks; }
+  __device__ Stretch column(uint32_t round) const {
+    return {(share.rank + round * share.ranks) * c.positions_z,
+            static_cast<uint32_t>(c.positions_z)};
+  }
+  __device__ Stretch remainder() const {
+    const uint32_t remaining = c.columns % share.ranks * c.positions_z;
+    const uint32_t each = remaining / share.ranks, more = remaining % share.ranks;
+    return {
+        whole_columns() * share.ranks * c.positions_z + share.rank * each + min(share.rank, more),
+        each + (share.rank < more)};
+  }
+
+  // A run is tiles of a block that follow each other in a column: they march through its planes.
+  struct Run {
+    const Block& block;
+    uint32_t round = ptx::varying(0);  // columns before this one, remainder last
+    Stretch left;                      // of the column
+    Tile first;
+    int tiles;
+
+    __device__ explicit Run(const Block& b) : block(b), left(b.stretch_of(0)) { settle(); }
+    __device__ bool exists() const { return tiles != 0; }
+    __device__ int planes() const { return tiles + block.c.window - 1; }
+    __device__ Tile tile(int z, int band = 0) const {
+      return {first.n, first.z + z, first.y, first.x, band};
+    }
+    __device__ void next() {
+      left = {left.first + tiles, left.count - tiles};
+      if (left.count == 0) left = block.stretch_of(++round);
+      settle();
+    }
+
+   private:
+    // Uniform registers are too few for all of this, and for the reciprocals that divisions would
+    // keep in them: only what every tile needs is in some.
+    __device__ void settle() {
+      left = {ptx::varying(left.first), ptx::varying(left.count)};
+      const Tile tile = block.tile_at(left.first);
+      first = {__shfl_sync(~0u, tile.n, 0), __shfl_sync(~0u, tile.z, 0),
+               __shfl_sync(~0u, tile.y, 0), __shfl_sync(~0u, tile.x, 0)};
+      tiles = __shfl_sync(~0u, min(static_cast<int>(left.count), block.c.positions_z - tile.z), 0);
+    }
+  };
+  __device__ Stretch stretch_of(uint32_t round) const {
+    const uint32_t whole = whole_columns();
+    return round < whole ? column(round) : round == whole ? remainder() : Stretch{0, 0};
+  }
+
+  // Where weights go through the ring tiles are dealt in groups, one tile a warpgroup: all
+  // warpgroups always take part, on a tile past the end too.
+  __device__ uint32_t groups() const { return (c.tiles + kConsumers - 1) / kConsumers; }
 
   // Fills of stages are numbered over the life of a block: the stage of a fill, and the parity of
   // the phase of its barrier full. Exact below 2^29 fills.
@@ -111,16 +154,12 @@ struct Block {
     uint32_t stage, parity;
   };
   __device__ Fill fill_of(uint32_t number) const {
-    const uint32_t round = __umulhi(number, work.stage_reciprocal);
+    const uint32_t round = __umulhi(number, c.stage_reciprocal);
     return {number - round * c.stages, round & 1};
   }
   __device__ uint32_t stage_at(uint32_t stage) const {
-    return ptx::shared_address(shared.dynamic) + work.stages_at + stage * work.slab_bytes;
+    return ptx::shared_address(shared.dynamic) + c.stages_at + stage * c.slab_bytes;
   }
-
-  // Elements between channels.
-  __device__ int64_t input_plane() const { return static_cast<int64_t>(p.id) * p.ih * p.iw; }
-  __device__ int64_t output_plane() const { return static_cast<int64_t>(p.od) * p.oh * p.ow; }
 };
 
 }  // namespace volup::sm90

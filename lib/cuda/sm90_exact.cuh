@@ -27,16 +27,18 @@ struct Exact : Block {
   // parts, smallest first.
   __device__ float exact_logit(const Tile& tile, int j, int row, int channel) const {
     float sum = 0.0f;
+    const Band& band = this->band(tile.band);
     const Io* x = static_cast<const Io*>(p.x);
-    for (int slab = 0; slab < work.slabs && !c.empty[j]; ++slab) {
+    for (int slab = 0; slab < p.chunks * c.planes && !band.empty[j]; ++slab) {
       const int z = tile.z + c.delta_z[slab % c.planes];
-      for (int step = 0; step < c.steps[j]; ++step) {
+      for (int step = 0; step < band.steps[j]; ++step) {
         const unsigned char* block =
-            p.weights + c.weight_offset +
-            (static_cast<int64_t>(slab) * (c.steps[0] + c.steps[1]) + j * c.steps[0] + step) *
-                work.block_bytes;
-        const int y = tile.y + c.y_min + c.step_offset[j][step] / c.slab_x + row / kTileEdge;
-        const int xx = tile.x + c.x_min + c.step_offset[j][step] % c.slab_x + row % kTileEdge;
+            weights() + (static_cast<int64_t>(slab) * (band.steps[0] + band.steps[1]) +
+                         j * band.steps[0] + step) *
+                            kBlockBytes<kEngine, kN>;
+        const int position = band.step_at[j][step] / (kRowBytes / 16);
+        const int y = tile.y + c.y_min + position / c.slab_x + row / kTileEdge;
+        const int xx = tile.x + c.x_min + position % c.slab_x + row % kTileEdge;
         if (z < 0 || z >= p.id || y < 0 || y >= p.ih || xx < 0 || xx >= p.iw) continue;
         for (int k = 0; k < kChunk; ++k) {
           const int64_t ci = slab / c.planes * kChunk + k;
@@ -51,27 +53,29 @@ struct Exact : Block {
         }
       }
     }
-    return sum + shared.bias[channel];
+    return sum + p.bias[first_channel(kN) + channel];
   }
 
   // By a warp, after it stored its rows of the tile. A thread takes all channels of a position
   // where the epilogue couples them, and one otherwise. An accumulator that is not finite makes its
   // output not finite, and a softmax's whole row NaN; what came out finite stands, so that its bits
   // do not depend on what else is in the tile.
-  __device__ void exact_rows(const Tile& tile, int warp, int lane) const {
+  __device__ void exact_rows(const Tile& tile) const {
     constexpr int kOwn = kRows / 4;
-    const int channels = min(kN, p.co - c.first_channel);
-    const int64_t plane = output_plane();
+    const int own = warp() * kOwn;
+    const int channels = min(kN, p.co - first_channel(kN));
+    const int64_t plane = p.output_plane;
     const int per_position = kCouples ? 1 : channels;
-    for (int item = lane; item < kOwn * c.accumulators * per_position; item += 32) {
-      const int row = warp * kOwn + item % kOwn;
+    for (int item = lane(); item < kOwn * c.accumulators * per_position; item += 32) {
+      const int row = own + item % kOwn;
       const int j = item / kOwn % c.accumulators;
       const int z = tile.z * p.stride_z + c.phase_z;
-      const int y = (tile.y + row / kTileEdge) * p.stride_y + c.phase_y;
+      const int y = (tile.y + row / kTileEdge) * p.stride_y + band(tile.band).phase_y;
       const int x = (tile.x + c.shift_x[j] + row % kTileEdge) * p.stride_x + c.phase_x[j];
       if (y >= p.oh || x >= p.ow) continue;
       const int64_t first =
-          (((static_cast<int64_t>(tile.n) * p.co + c.first_channel) * p.od + z) * p.oh + y) * p.ow +
+          (((static_cast<int64_t>(tile.n) * p.co + first_channel(kN)) * p.od + z) * p.oh + y) *
+              p.ow +
           x;
       const int channel = kCouples ? 0 : item / (kOwn * c.accumulators);
       Io* out = static_cast<Io*>(p.out) + first;
@@ -95,10 +99,10 @@ struct Exact : Block {
 
 // Not inlined and without the caller's state, whose members stay in registers there.
 template <Engine kEngine, EpilogueKind kKind, typename Io, int kN>
-__device__ __noinline__ void exact_rows_apart(const Parameters& p, Shared& shared, Tile tile,
-                                              int warp, int lane) {
-  const Exact<kEngine, kKind, Io, kN> exact(p, shared);
-  exact.exact_rows(tile, warp, lane);
+__device__ __noinline__ void exact_rows_apart(const Parameters& p, Shared& shared, Share share,
+                                              Tile tile) {
+  const Exact<kEngine, kKind, Io, kN> exact(p, shared, share);
+  exact.exact_rows(tile);
 }
 
 }  // namespace volup::sm90

@@ -11,32 +11,33 @@
 
 namespace volup::sm90 {
 
-// Two neighbours in memory.
+// Two neighbours in memory. Stores stay in L2 as long as others do, for what fills the rest of
+// their lines comes a little later.
 template <typename Io>
 struct Pair;
 template <>
 struct Pair<float> {
   using Type = float2;
-  static __device__ float2 load(const float2* at) { return __ldcs(at); }
-  static __device__ void store(float2* at, float a, float b) { __stcs(at, make_float2(a, b)); }
+  static __device__ float2 load(const float2* at) { return ptx::load_once(at); }
+  static __device__ void store(float2* at, float a, float b) { *at = make_float2(a, b); }
 };
 template <>
 struct Pair<__half> {
   using Type = uint32_t;
   static __device__ float2 load(const uint32_t* at) {
-    const uint32_t bits = __ldcs(at);
+    const uint32_t bits = ptx::load_once(at);
     return __half22float2(reinterpret_cast<const __half2&>(bits));
   }
-  static __device__ void store(uint32_t* at, float a, float b) { __stcs(at, ptx::pack_fp16(a, b)); }
+  static __device__ void store(uint32_t* at, float a, float b) { *at = ptx::pack_fp16(a, b); }
 };
 template <>
 struct Pair<__nv_bfloat16> {
   using Type = uint32_t;
   static __device__ float2 load(const uint32_t* at) {
-    const uint32_t bits = __ldcs(at);
+    const uint32_t bits = ptx::load_once(at);
     return make_float2(__uint_as_float(bits << 16), __uint_as_float(bits & 0xFFFF0000u));
   }
-  static __device__ void store(uint32_t* at, float a, float b) { __stcs(at, ptx::pack_bf16(a, b)); }
+  static __device__ void store(uint32_t* at, float a, float b) { *at = ptx::pack_bf16(a, b); }
 };
 
 // sigmoid(scale * v) for scale * v in [0, 1] and scale from 1 / 64 to 1, to 1e-7: an odd minimax
@@ -56,12 +57,39 @@ struct SigmoidOfProbability {
   }
 };
 
+// A softmax's exponentials are powers of 2: bias in shared memory is scaled for that.
+inline constexpr float kLog2E = 1.44269504f;
+inline constexpr float kLowest = -3.0e38f;  // as maximum where there is none
+template <EpilogueKind kKind>
+inline constexpr float kBiasScale = kKind == EpilogueKind::kSoftmaxSigmoid ? kLog2E : 1.0f;
+
 template <EpilogueKind kKind, typename Io, int kN>
 struct Finish : Block {
   using Block::Block;
   using Accumulators = float[2][kN / 2];
   using Vector = typename Pair<Io>::Type;
   static constexpr bool kAdds = takes_add(kKind);
+  static constexpr bool kCouples = couples_channels(kKind);
+
+  // What a thread finishes a tile with, read while the products pass: shared memory and special
+  // registers are slow to answer. It is not kept from tile to tile for want of registers.
+  struct Own {
+    int lane, warp;
+    float bias[kN / 4];  // of the thread's channels
+  };
+  __device__ Own own() const {
+    Own own;
+    own.lane = sm90::lane();
+    own.warp = sm90::warp();
+    const uint32_t at = ptx::shared_address(shared.bias) + own.lane % 4 * 8;
+#pragma unroll
+    for (int i = 0; i < kN / 8; ++i) {
+      const uint2 bits = ptx::load_shared_64(at + i * 32);
+      own.bias[2 * i] = __uint_as_float(bits.x);
+      own.bias[2 * i + 1] = __uint_as_float(bits.y);
+    }
+    return own;
+  }
 
   // Where a thread's values belong: two rows y, one column x an accumulator, channels
   // 8 i + e after its first.
@@ -75,12 +103,16 @@ struct Finish : Block {
     int channels;  // from its first one on
   };
 
-  __device__ int first_channel(int lane) const { return c.first_channel + lane % 4 * 2; }
-  __device__ int first_y(const Tile& tile, int warp) const {
-    return (tile.y + 2 * warp) * p.stride_y + c.phase_y;
+  // Of the tile. All channels that are coupled are in one tile. Uniform registers are too few to
+  // keep this in some.
+  __device__ int first_channel() const {
+    return kCouples ? 0 : static_cast<int>(ptx::varying(Block::first_channel(kN)));
   }
-  __device__ int first_x(const Tile& tile, int lane) const {
-    return (tile.x + c.shift_x[0] + lane / 4) * p.stride_x + c.phase_x[0];
+  __device__ int first_y(const Tile& tile) const {
+    return tile.y * p.stride_y + band(tile.band).phase_y;
+  }
+  __device__ int first_x(const Tile& tile) const {
+    return (tile.x + c.shift_x[0]) * p.stride_x + c.phase_x[0];
   }
   // Elements to the other row, to the other accumulator.
   __device__ int row_step() const { return p.stride_y * p.ow; }
@@ -88,27 +120,30 @@ struct Finish : Block {
     return (c.shift_x[1] - c.shift_x[0]) * p.stride_x + c.phase_x[1] - c.phase_x[0];
   }
 
-  __device__ Outputs locate(const Tile& tile, bool exists, int warp, int lane) const {
+  __device__ Outputs locate(const Own& own, const Tile& tile, bool exists) const {
     Outputs o;
+    const int channel = first_channel();
     const int z = tile.z * p.stride_z + c.phase_z;
-    o.first = (((static_cast<int64_t>(tile.n) * p.co + first_channel(lane)) * p.od + z) * p.oh +
-               first_y(tile, warp)) *
-                  p.ow +
-              first_x(tile, lane);
-    o.whole = p.paired && exists && c.first_channel + kN <= p.co &&
-              (tile.y + kTileEdge - 1) * p.stride_y + c.phase_y < p.oh &&
-              (tile.x + kTileEdge - 1) * p.stride_x + c.phase_x[1] < p.ow;
+    const int64_t of_tile = static_cast<int64_t>(tile.n) * p.co * p.output_plane +
+                            (static_cast<int64_t>(z) * p.oh + first_y(tile)) * p.ow + first_x(tile);
+    o.first = of_tile + ((channel + own.lane % 4 * 2) * p.output_plane + 2 * own.warp * row_step() +
+                         own.lane / 4 * p.stride_x);
+    const bool whole = p.paired && exists && channel + kN <= p.co &&
+                       first_y(tile) + (kTileEdge - 1) * p.stride_y < p.oh &&
+                       (tile.x + kTileEdge - 1) * p.stride_x + c.phase_x[1] < p.ow;
+    o.whole = __any_sync(~0u, whole);
     return o;
   }
 
-  __device__ Edges edges(const Tile& tile, bool exists, int warp, int lane) const {
+  __device__ Edges edges(const Own& own, const Tile& tile, bool exists) const {
     Edges edges;
-    const int y = first_y(tile, warp), x = first_x(tile, lane);
+    const int y = first_y(tile) + 2 * own.warp * p.stride_y;
+    const int x = first_x(tile) + own.lane / 4 * p.stride_x;
     edges.row[0] = exists && y < p.oh;
     edges.row[1] = exists && y + p.stride_y < p.oh;
     edges.column[0] = x < p.ow;
     edges.column[1] = c.accumulators == 2 && x + column_step() < p.ow;
-    edges.channels = p.co - first_channel(lane);
+    edges.channels = p.co - first_channel() - own.lane % 4 * 2;
     return edges;
   }
 
@@ -127,7 +162,7 @@ struct Finish : Block {
             body(i, e, h, h == 0 ? at : at + row_step());
           }
         }
-        at = ptx::opaque(at + (e == 0 ? output_plane() : 7 * output_plane()));
+        at = ptx::opaque(at + (e == 0 ? p.output_plane : 7 * p.output_plane));
       }
     }
   }
@@ -150,7 +185,7 @@ struct Finish : Block {
         added.value[i % kAhead][e][h] =
             Pair<Io>::load(reinterpret_cast<const Vector*>(h == 0 ? at : at + row_step()));
       }
-      if (e == 0) at = ptx::opaque(at + output_plane());
+      if (e == 0) at = ptx::opaque(at + p.output_plane);
     }
   }
 
@@ -158,32 +193,63 @@ struct Finish : Block {
   __device__ void load_first_groups(const Outputs& o, Added& added) const {
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
-      load_group(static_cast<Io*>(p.out) + o.first + 8 * i * output_plane(), added, i);
+      load_group(static_cast<Io*>(p.out) + o.first + 8 * i * p.output_plane, added, i);
     }
   }
 
   // From accumulators to outputs. False where a value was not finite: the tile must be written
   // anew.
   template <bool kWhole>
-  __device__ bool finish(Accumulators& acc, Added& added, const Outputs& o, const Edges& edges,
-                         int lane) const {
-    const float* bias = &shared.bias[lane % 4 * 2];
-    float check = 0.0f;  // stays 0 as long as all is finite
-    if constexpr (kKind == EpilogueKind::kSoftmaxSigmoid) {
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        if (kWhole || j < c.accumulators) softmax_sigmoid_rows(acc[j], bias, check);
-      }
+  __device__ bool finish(Accumulators& acc, const Own& own, Added& added, const Outputs& o,
+                         const Edges& edges) const {
+    if constexpr (kCouples) {
+      return finish_softmax<kWhole>(acc, own, o, edges);
+    } else {
+      return finish_pointwise<kWhole>(acc, own, added, o, edges);
     }
+  }
+
+  template <bool kWhole>
+  __device__ static void store(Io* at, int column_step, const Edges& edges, float first,
+                               float second) {
+    if constexpr (kWhole) {
+      Pair<Io>::store(reinterpret_cast<Vector*>(at), first, second);
+    } else {
+      if (edges.column[0]) at[0] = from_float<Io>(first);
+      if (edges.column[1]) at[column_step] = from_float<Io>(second);
+    }
+  }
+
+  template <bool kWhole>
+  __device__ bool finish_softmax(Accumulators& acc, const Own& own, const Outputs& o,
+                                 const Edges& edges) const {
+    float scale[2][2];  // of each accumulator's two rows
+    float check = 0.0f;
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      if (kWhole || j < c.accumulators) exponentials(acc[j], own.bias, scale[j], check);
+    }
+    const SigmoidOfProbability sigmoid[2][2] = {
+        {SigmoidOfProbability(scale[0][0]), SigmoidOfProbability(scale[0][1])},
+        {SigmoidOfProbability(scale[1][0]), SigmoidOfProbability(scale[1][1])}};
+    for_each_output<kWhole>(o, edges, [&](int i, int e, int h, Io* at) {
+      const int k = 4 * i + 2 * h + e;
+      store<kWhole>(at, column_step(), edges, sigmoid[0][h](acc[0][k]), sigmoid[1][h](acc[1][k]));
+    });
+    return check == 0.0f;
+  }
+
+  template <bool kWhole>
+  __device__ bool finish_pointwise(Accumulators& acc, const Own& own, Added& added,
+                                   const Outputs& o, const Edges& edges) const {
+    float check = 0.0f;  // stays 0 as long as all is finite
     for_each_output<kWhole>(o, edges, [&](int i, int e, int h, Io* at) {
       float value[2];
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         value[j] = acc[j][4 * i + 2 * h + e];
-        if constexpr (kKind != EpilogueKind::kSoftmaxSigmoid) {
-          if (kWhole || edges.column[j]) check = fmaf(value[j], 0.0f, check);
-          value[j] += bias[8 * i + e];
-        }
+        if (kWhole || edges.column[j]) check = fmaf(value[j], 0.0f, check);
+        value[j] += own.bias[2 * i + e];
         if constexpr (kAdds && kWhole) {
           const float2 a = added.value[i % kAhead][e][h];
           value[j] = add_hardswish(value[j] + (j == 0 ? a.x : a.y));
@@ -194,15 +260,10 @@ struct Finish : Block {
           }
         }
       }
-      if constexpr (kWhole) {
-        Pair<Io>::store(reinterpret_cast<Vector*>(at), value[0], value[1]);
-      } else {
-        if (edges.column[0]) at[0] = from_float<Io>(value[0]);
-        if (edges.column[1]) at[column_step()] = from_float<Io>(value[1]);
-      }
+      store<kWhole>(at, column_step(), edges, value[0], value[1]);
       if constexpr (kAdds && kWhole) {
         if (e == 1 && h == 1 && i + kAhead < kGroups) {
-          load_group(at - row_step() + (8 * kAhead - 1) * output_plane(), added, i + kAhead);
+          load_group(at - row_step() + (8 * kAhead - 1) * p.output_plane, added, i + kAhead);
         }
       }
     });
@@ -214,29 +275,30 @@ struct Finish : Block {
     return t * ptx::fma_saturate(t, p.gate_scale, p.gate_shift) * t;
   }
 
-  // A row's channels are spread over the four threads of a quad. Bias of channels that do not exist
-  // is -inf.
-  __device__ static void softmax_sigmoid_rows(float (&acc)[kN / 2], const float* bias,
-                                              float& check) {
-    constexpr float kLog2E = 1.44269504f;
-    float maximum[2] = {-INFINITY, -INFINITY};
+  // From logits to exponentials relative to the thread's own maximum, and what turns those into
+  // probabilities. A row's channels are spread over the four threads of a quad; what they tell each
+  // other comes while they work. Bias is that times log2(e), -inf of channels that do not exist, of
+  // which a thread may have no others. check becomes NaN where a logit is not finite.
+  __device__ static void exponentials(float (&acc)[kN / 2], const float (&bias)[kN / 4],
+                                      float (&scale)[2], float& check) {
+    float own[2] = {kLowest, kLowest};
 #pragma unroll
     for (int i = 0; i < kN / 8; ++i) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const float b = bias[8 * i + e] * kLog2E;
+        const float b = bias[2 * i + e];
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
           float& v = acc[4 * i + 2 * h + e];
           v = fmaf(v, kLog2E, b);
-          maximum[h] = fmaxf(maximum[h], v);
+          own[h] = fmaxf(own[h], v);
         }
       }
     }
-    float sum[2] = {0.0f, 0.0f};
+    float maximum[2], sum[2] = {0.0f, 0.0f};
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      maximum[h] = fmaxf(maximum[h], __shfl_xor_sync(~0u, maximum[h], 1));
+      maximum[h] = fmaxf(own[h], __shfl_xor_sync(~0u, own[h], 1));
       maximum[h] = fmaxf(maximum[h], __shfl_xor_sync(~0u, maximum[h], 2));
     }
 #pragma unroll
@@ -246,29 +308,20 @@ struct Finish : Block {
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
           float& v = acc[4 * i + 2 * h + e];
-          v = ptx::ex2(v - maximum[h]);
+          v = ptx::ex2(v - own[h]);
           sum[h] += v;
         }
       }
     }
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
+      const float to_maximum = ptx::ex2(own[h] - maximum[h]);
+      sum[h] *= to_maximum;
       sum[h] += __shfl_xor_sync(~0u, sum[h], 1);
       sum[h] += __shfl_xor_sync(~0u, sum[h], 2);
-      check = fmaf(sum[h], 0.0f, check);
-    }
-    const SigmoidOfProbability sigmoid[2] = {SigmoidOfProbability(ptx::rcp(sum[0])),
-                                             SigmoidOfProbability(ptx::rcp(sum[1]))};
-#pragma unroll
-    for (int i = 0; i < kN / 8; ++i) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          float& v = acc[4 * i + 2 * h + e];
-          v = sigmoid[h](v);
-        }
-      }
+      const float reciprocal = ptx::rcp(sum[h]);
+      check = fmaf(sum[h], 0.0f, fmaf(reciprocal, 0.0f, check));
+      scale[h] = to_maximum * reciprocal;
     }
   }
 };

@@ -3,9 +3,7 @@
 // The fused kernel of "cuda/sm90": transposed convolution by wgmma and the epilogue behind it, one
 // persistent block a multiprocessor. A block serves one class of outputs (sm90_layout.h), whose
 // weights stay in shared memory where they fit. Its roles run side by side:
-//   copies   one thread: bulk copies of weights, once or through a ring, and of x where they can
-//   load_x   three warps: slabs of x, split into parts, to a stage; they copy what bulk copies
-//            cannot
+//   load     a warpgroup: weights, once or through a ring; slabs of x, split into parts, to stages
 //   consume  three warpgroups, a tile each: products, then epilogue and stores
 // A tile with an accumulator that is not finite is computed once more by plain FMA. This file holds
 // the kernel and the order of things; how they are done: sm90_setup.cuh, sm90_loader.cuh,
@@ -33,84 +31,86 @@ struct Consumer : Block {
   const Epilogue epilogue;
   using Progress = typename Products<kEngine, kN>::Progress;
 
-  __device__ Consumer(const Parameters& parameters, Shared& s)
-      : Block(parameters, s), products(parameters, s), epilogue(parameters, s) {}
+  __device__ Consumer(const Parameters& parameters, Shared& s, const Share& serves)
+      : Block(parameters, s, serves),
+        products(parameters, s, serves),
+        epilogue(parameters, s, serves) {}
 
-  // Where weights stay: the block's units tile by tile along z, the warpgroups in turn.
-  __device__ void march(int w, int thread) const {
+  // Where weights stay: the block's tiles one by one, the warpgroups in turn.
+  __device__ void march(int w) const {
     Progress progress;
     wait(&shared.slot_full[0], 0);
-    Digits unit(work, work.rank);
-    int i = w;
+    int z = 0, band = 0;  // in the run
+    const auto go_on = [&](int tiles) {
+      for (band += tiles; band >= c.bands; band -= c.bands) ++z;
+    };
+    go_on(w);
     uint32_t first_fill = 0;
-    for (uint32_t index = work.rank; index < work.units;) {
-      const int tiles = tiles_of(unit);
-      if (i >= tiles) {
-        i -= tiles;
-        first_fill += planes_of(unit) * p.chunks;
-        index += work.ranks;
-        unit.add(work, shared.to_next_unit);
+    for (Run run(*this); run.exists();) {
+      if (z >= run.tiles) {
+        z -= run.tiles;
+        first_fill += run.planes() * p.chunks;
+        run.next();
         continue;
       }
-      const Tile tile = tile_of(unit, i);
-      const uint32_t first = first_fill + i * p.chunks;
+      const uint32_t first = first_fill + z * p.chunks;
       compute_tile(
-          w, thread, tile, true,
-          [&](auto& acc) { products.multiply_window(acc, first, thread % 32, progress); },
-          [&] { products.release_window(first, i, tiles, thread % 32); }, progress);
-      i += kConsumers;
+          run.tile(z, band), true,
+          [&](auto& acc) { products.multiply_window(acc, this->band(band), first, progress); },
+          [&](int lane) { products.release_window(first, z, run.tiles, lane); }, progress);
+      go_on(kConsumers);
     }
   }
 
   // Where weights go through the ring.
-  __device__ void follow_ring(int w, int thread) const {
+  __device__ void follow_ring(int w) const {
     Progress progress;
     uint32_t ordinal = 0;
-    for (uint32_t group = work.rank; group < groups(); group += work.ranks, ++ordinal) {
+    for (uint32_t group = share.rank; group < groups(); group += share.ranks, ++ordinal) {
       const uint32_t index = group * kConsumers + w;
-      const Tile tile = tile_of(Digits(work, index), 0);
       compute_tile(
-          w, thread, tile, index < work.units,
-          [&](auto& acc) { products.multiply_by_ring(acc, w, ordinal, thread % 32, progress); },
-          [] {}, progress);
+          tile_at(index), index < c.tiles,
+          [&](auto& acc) { products.multiply_by_ring(acc, w, ordinal, progress); }, [](int) {},
+          progress);
     }
   }
 
-  __device__ void consume(int w, int thread) const {
+  __device__ void consume(int w) const {
     ptx::grid_dependency_wait();
     if (c.resident) {
-      march(w, thread);
+      march(w);
     } else {
-      follow_ring(w, thread);
+      follow_ring(w);
     }
   }
 
   // multiply starts the products; release follows when they are done.
   template <typename Multiply, typename Release>
-  __device__ void compute_tile(int w, int thread, const Tile& tile, bool exists,
-                               const Multiply& multiply, const Release& release,
-                               Progress& progress) const {
-    const int warp = thread / 32;
-    const int lane = thread % 32;
+  __device__ void compute_tile(const Tile& tile, bool exists, const Multiply& multiply,
+                               const Release& release, Progress& progress) const {
     float acc[2][kN / 2];
     progress.started[0] = progress.started[1] = 0;
     multiply(acc);
-    // This passes while the tensor cores work.
-    const auto outputs = epilogue.locate(tile, exists, warp, lane);
-    typename Epilogue::Added added;
-    if constexpr (Epilogue::kAdds) {
-      if (outputs.whole) epilogue.load_first_groups(outputs, added);
+    const auto own = epilogue.own();
+    const auto outputs = epilogue.locate(own, tile, exists);
+    bool finite;
+    if (outputs.whole) {
+      typename Epilogue::Added added;
+      if constexpr (Epilogue::kAdds) epilogue.load_first_groups(outputs, added);
+      ptx::wgmma_wait<0>();
+      release(own.lane);
+      finite = epilogue.template finish<true>(acc, own, added, outputs, {});
+    } else {
+      ptx::wgmma_wait<0>();
+      release(own.lane);
+      typename Epilogue::Added none;
+      finite = epilogue.template finish<false>(acc, own, none, outputs,
+                                               epilogue.edges(own, tile, exists));
     }
-    ptx::wgmma_wait<0>();
-    release();
-    const bool finite =
-        outputs.whole ? epilogue.template finish<true>(acc, added, outputs, {}, lane)
-                      : epilogue.template finish<false>(
-                            acc, added, outputs, epilogue.edges(tile, exists, warp, lane), lane);
     if (__any_sync(~0u, !finite && exists)) {
       // Orders the warp's stores before those of exact_rows.
       __syncwarp();
-      exact_rows_apart<kEngine, kKind, Io, kN>(p, shared, tile, warp, lane);
+      exact_rows_apart<kEngine, kKind, Io, kN>(p, shared, share, tile);
     }
   }
 };
@@ -119,38 +119,33 @@ template <Engine kEngine, EpilogueKind kKind, typename Io, int kN>
 __global__ void __launch_bounds__(kThreads, 1) fused_kernel(const __grid_constant__ Parameters p) {
   extern __shared__ __align__(1024) unsigned char bytes[];
   Shared& shared = *reinterpret_cast<Shared*>(bytes);
-  take_class<kEngine, kN>(p, shared);
+  prepare<kN>(p, shared, find_share(p), kBiasScale<kKind>);
   __syncthreads();
   ptx::grid_launch_dependents();
-  if (shared.now.resident) list_steps(p, shared);
-  list_distance(shared);
-  __syncthreads();
 
   // The role must be the same for the whole warpgroup as the compiler sees it.
-  const int thread = threadIdx.x;
-  const int warpgroup = __shfl_sync(~0u, thread / 128, 0);
+  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (warpgroup < kConsumers) {
-    ptx::registers_increase<152>();
-    const Consumer<kEngine, kKind, Io, kN> consumer(p, shared);
-    consumer.consume(warpgroup, thread % 128);
+    ptx::registers_increase<144>();
+    const Consumer<kEngine, kKind, Io, kN> consumer(p, shared, find_share(p));
+    consumer.consume(warpgroup);
   } else {
-    ptx::registers_decrease<56>();
-    const BulkLoader<kEngine, Io> loader(p, shared);
-    const int rank = thread - kConsumers * 128;
-    const bool bulk = shared.now.resident && p.bulk;
-    if (rank < kLoaders) {
-      if (bulk) {
-        loader.split_raw(rank);
-      } else {
-        loader.load_x(rank);
-      }
+    ptx::registers_decrease<80>();
+    const BulkLoader<kEngine, Io, kN> loader(p, shared, find_share(p));
+    const int rank = static_cast<int>(ptx::thread_index()) - kConsumers * 128;
+    const bool resident = loader.c.resident;
+    const bool bulk = resident && p.bulk;
+    if (bulk) {
+      if (rank == 0) loader.load_resident_weights();
+      loader.bring_x(rank);
+    } else if (rank < kLoaders) {
+      loader.load_x(rank);
     } else if (rank == kLoaders) {
-      if (shared.now.resident) {
+      if (resident) {
         loader.load_resident_weights();
       } else {
         loader.load_weights_by_ring();
       }
-      if (bulk) loader.copy_raw();
     }
   }
 }

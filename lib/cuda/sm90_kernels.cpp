@@ -112,7 +112,6 @@ class Sm90Kernel final : public Kernel {
     int blocks = 0;
     Parameters p = sm90::make_parameters(plan, problem, device, &blocks);
     const auto* packed = static_cast<const unsigned char*>(arguments.packed);
-    p.classes = reinterpret_cast<const sm90::Class*>(packed + plan.classes_at());
     p.bias = reinterpret_cast<const float*>(packed + plan.bias_at());
     p.weights = packed + plan.weights_at();
     VOLUP_RETURN_IF_CUDA_ERROR(

@@ -38,38 +38,37 @@ __device__ inline Io element_of(uint32_t bits, uint32_t odd) {
   }
 }
 
-template <Engine kEngine, typename Io>
+template <Engine kEngine, typename Io, int kN>
 struct Loader : Block {
   using Block::Block;
   static constexpr int kParts = kPartsOf<kEngine>;
+  static constexpr int kBlock = kBlockBytes<kEngine, kN>;
 
   // ---- Weights ---------------------------------------------------------------------------------
 
   // All of a class's, by one thread; they stay.
   __device__ void load_resident_weights() const {
-    const unsigned char* from = p.weights + c.weight_offset;
+    const unsigned char* from = weights();
     ptx::mbarrier_arrive_expect(&shared.slot_full[0], static_cast<uint32_t>(c.weight_bytes));
-    for (int64_t at = 0; at < c.weight_bytes; at += work.block_bytes) {
-      ptx::bulk_copy(shared.dynamic + at, from + at, work.block_bytes, &shared.slot_full[0]);
+    for (int64_t at = 0; at < c.weight_bytes; at += kBlock) {
+      ptx::bulk_copy(shared.dynamic + at, from + at, kBlock, &shared.slot_full[0]);
     }
   }
 
   // The role of one thread: block after block as slots of the ring come free, again for every group
   // and pass.
   __device__ void load_weights_by_ring() const {
-    const unsigned char* from = p.weights + c.weight_offset;
+    const unsigned char* from = weights();
     uint32_t number = 0;
-    for (uint32_t group = work.rank; group < groups(); group += work.ranks) {
+    for (uint32_t group = share.rank; group < groups(); group += share.ranks) {
       for (int pass = 0; pass < kPassesOf<kEngine>; ++pass) {
         // The main product needs the leading parts alone.
-        const uint32_t bytes =
-            pass == kPassesOf<kEngine> - 1 ? work.block_bytes / kParts : work.block_bytes;
-        for (int64_t at = 0; at < c.weight_bytes; at += work.block_bytes, ++number) {
+        const uint32_t bytes = pass == kPassesOf<kEngine> - 1 ? kBlock / kParts : kBlock;
+        for (int64_t at = 0; at < c.weight_bytes; at += kBlock, ++number) {
           const uint32_t slot = number % kSlots;
           wait(&shared.slot_empty[slot], (number / kSlots & 1) ^ 1);
           ptx::mbarrier_arrive_expect(&shared.slot_full[slot], bytes);
-          ptx::bulk_copy(shared.dynamic + slot * work.block_bytes, from + at, bytes,
-                         &shared.slot_full[slot]);
+          ptx::bulk_copy(shared.dynamic + slot * kBlock, from + at, bytes, &shared.slot_full[slot]);
         }
       }
     }
@@ -89,7 +88,7 @@ struct Loader : Block {
     int64_t offset = 0;  // elements from there in the slab's first channel
   };
 
-  __device__ int tasks() const { return work.positions * kEights; }
+  __device__ int tasks() const { return c.positions * kEights; }
   __device__ int pieces() const { return (tasks() + kPieceTasks - 1) / kPieceTasks; }
 
   // The tasks of a piece.
@@ -99,13 +98,13 @@ struct Loader : Block {
       task[b] = Task();
       const int index = piece * kPieceTasks + b * kLoaders + thread;
       if (index >= tasks()) continue;
-      const int position = index % work.positions;
-      const int eight = index / work.positions;
+      const int position = index % c.positions;
+      const int eight = index / c.positions;
       const int x = c.x_min + position % c.slab_x;
       const int y = c.y_min + position / c.slab_x;
       task[b].shared_at = position * kRowBytes + eight;
       task[b].place = (x + 128) | (y + 128) << 16;
-      task[b].offset = eight * 8 * input_plane() + y * p.iw + x;
+      task[b].offset = eight * 8 * p.input_plane + y * p.iw + x;
     }
   }
 
@@ -119,23 +118,18 @@ struct Loader : Block {
   // The slabs that a block's tiles need, in the order in which stages are filled.
   struct Marching {
     const Loader& loader;
-    Digits unit;
-    uint32_t index;
+    Run run;
     int plane = 0, chunk = 0;
 
-    __device__ explicit Marching(const Loader& l)
-        : loader(l), unit(l.work, l.work.rank), index(l.work.rank) {}
-    __device__ bool more() const { return index < loader.work.units; }
-    __device__ Slab slab() const {
-      return {loader.tile_of(unit, plane + loader.c.z_min), chunk, true};
-    }
+    __device__ explicit Marching(const Loader& l) : loader(l), run(l) {}
+    __device__ bool more() const { return run.exists(); }
+    __device__ Slab slab() const { return {run.tile(plane + loader.c.z_min), chunk, true}; }
     __device__ void next() {
       if (++chunk < loader.p.chunks) return;
       chunk = 0;
-      if (++plane < loader.planes_of(unit)) return;
+      if (++plane < run.planes()) return;
       plane = 0;
-      index += loader.work.ranks;
-      unit.add(loader.work, loader.shared.to_next_unit);
+      run.next();
     }
   };
   // For the warpgroups in turn; all slabs once a pass.
@@ -144,21 +138,22 @@ struct Loader : Block {
     uint32_t group;
     int fill = 0, w = 0;
 
-    __device__ explicit TileByTile(const Loader& l) : loader(l), group(l.work.rank) {}
+    __device__ explicit TileByTile(const Loader& l) : loader(l), group(l.share.rank) {}
+    __device__ int slabs() const { return loader.p.chunks * loader.c.planes; }
     __device__ bool more() const { return group < loader.groups(); }
     __device__ Slab slab() const {
       const uint32_t index = group * kConsumers + w;
-      const int slab = fill % loader.work.slabs;
-      Tile tile = loader.tile_of(Digits(loader.work, index), 0);
+      const int slab = fill % slabs();
+      Tile tile = loader.tile_at(index);
       tile.z += loader.c.delta_z[slab % loader.c.planes];
-      return {tile, slab / loader.c.planes, index < loader.work.units};
+      return {tile, slab / loader.c.planes, index < loader.c.tiles};
     }
     __device__ void next() {
       if (++w < kConsumers) return;
       w = 0;
-      if (++fill < loader.work.slabs * kPassesOf<kEngine>) return;
+      if (++fill < slabs() * kPassesOf<kEngine>) return;
       fill = 0;
-      group += loader.work.ranks;
+      group += loader.share.ranks;
     }
   };
 
@@ -175,7 +170,7 @@ struct Loader : Block {
   // Waits until a stage is free for fill number.
   __device__ void begin_fill(int thread, uint32_t number, const Fill& fill) const {
     wait(&shared.empty[fill.stage], fill.parity ^ 1);
-    if (thread == 0) ptx::store_release(&shared.begun, number + 1);
+    if (thread == 0) ptx::atomic_store_release(&shared.begun, number + 1);
   }
 
   // What stays the same while a thread loads, in registers.
@@ -193,11 +188,11 @@ struct Loader : Block {
     l.stages = c.stages;
     l.raw_slots = c.raw_slots;
     l.piece_stride = min(tasks(), kPieceTasks) * 4;
-    l.raw = ptx::shared_address(shared.dynamic) + work.raw_at + thread * 4;
+    l.raw = ptx::shared_address(shared.dynamic) + c.raw_at + thread * 4;
     l.raw_slot_bytes = c.raw_slot_bytes;
     l.stage = stage_at(0);
-    l.slab_bytes = work.slab_bytes;
-    l.plane = input_plane();
+    l.slab_bytes = c.slab_bytes;
+    l.plane = p.input_plane;
     return l;
   }
 

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <span>
 
 #include "half.h"
 
@@ -81,12 +82,21 @@ std::vector<Columns> columns_of(const Plan& plan, const std::vector<PhaseTaps>& 
   return columns;
 }
 
-Class make_class(const PhaseTaps& z, const PhaseTaps& y, const Columns& x, int first_channel) {
+// The phases of one class: along y all of them, or one.
+struct ClassPhases {
+  const PhaseTaps& z;
+  std::span<const PhaseTaps> y;
+  const Columns& x;
+};
+
+// Appends the bands of the class to *bands.
+Class make_class(const ClassPhases& phases, int chunks, int parts, std::vector<Band>* bands) {
+  const auto& [z, y, x] = phases;
   Class c = {};
+  c.first_band = static_cast<int32_t>(bands->size());
+  c.bands = static_cast<int32_t>(y.size());
   c.phase_z = z.r;
-  c.phase_y = y.r;
   c.accumulators = x.accumulators;
-  c.first_channel = first_channel;
   c.planes = static_cast<int32_t>(z.taps.size());
   int64_t z_min = z.taps[0].delta, z_max = z_min;
   for (int i = 0; i < c.planes; ++i) {
@@ -97,10 +107,12 @@ Class make_class(const PhaseTaps& z, const PhaseTaps& y, const Columns& x, int f
   c.z_min = static_cast<int32_t>(z_min);
   c.window = static_cast<int32_t>(z_max - z_min + 1);
 
-  int64_t y_min = y.taps[0].delta, y_max = y_min;
-  for (const Tap& tap : y.taps) {
-    y_min = std::min(y_min, tap.delta);
-    y_max = std::max(y_max, tap.delta);
+  int64_t y_min = y[0].taps[0].delta, y_max = y_min;
+  for (const PhaseTaps& phase : y) {
+    for (const Tap& tap : phase.taps) {
+      y_min = std::min(y_min, tap.delta);
+      y_max = std::max(y_max, tap.delta);
+    }
   }
   int64_t x_min = x.phase[0]->taps[0].delta, x_max = x_min;
   for (int j = 0; j < x.accumulators; ++j) {
@@ -113,17 +125,28 @@ Class make_class(const PhaseTaps& z, const PhaseTaps& y, const Columns& x, int f
   c.x_min = static_cast<int32_t>(x_min);
   c.slab_y = static_cast<int32_t>(kTileEdge + y_max - y_min);
   c.slab_x = static_cast<int32_t>(kTileEdge + x_max - x_min);
+  c.positions = c.slab_y * c.slab_x;
+  c.slab_bytes = parts * kRowBytes * c.positions;
   for (int j = 0; j < 2; ++j) {
     c.phase_x[j] = x.phase[j]->r;
     c.shift_x[j] = x.shift[j];
-    c.empty[j] = z.empty || y.empty || x.phase[j]->empty;
-    if (j >= x.accumulators) continue;
-    for (const Tap& ty : y.taps) {
-      for (const Tap& tx : x.phase[j]->taps) {
-        c.step_offset[j][c.steps[j]++] =
-            static_cast<int32_t>((ty.delta - y_min) * c.slab_x + tx.delta - x_min + x.shift[j]);
+  }
+  for (const PhaseTaps& phase : y) {
+    Band band = {};
+    band.phase_y = phase.r;
+    band.first_block = c.weight_blocks;
+    for (int j = 0; j < 2; ++j) {
+      band.empty[j] = z.empty || phase.empty || x.phase[j]->empty;
+      if (j >= x.accumulators) continue;
+      for (const Tap& ty : phase.taps) {
+        for (const Tap& tx : x.phase[j]->taps) {
+          const int64_t row = (ty.delta - y_min) * c.slab_x + tx.delta - x_min + x.shift[j];
+          band.step_at[j][band.steps[j]++] = static_cast<uint16_t>(row * (kRowBytes / 16));
+        }
       }
     }
+    c.weight_blocks += chunks * c.planes * (band.steps[0] + band.steps[1]);
+    bands->push_back(band);
   }
   return c;
 }
@@ -131,68 +154,91 @@ Class make_class(const PhaseTaps& z, const PhaseTaps& y, const Columns& x, int f
 // Settles how a class uses shared memory. False where even the smallest way does not fit.
 bool fit(Class& c, const Plan& plan, int64_t available) {
   const int64_t block = int64_t{2} * parts_of(plan.engine) * kChunk * plan.channels;
-  const int64_t slab = int64_t{2} * parts_of(plan.engine) * kChunk * c.slab_y * c.slab_x;
-  const int64_t piece = std::min<int64_t>(c.slab_y * c.slab_x * kEights, kPieceTasks) * kTaskBytes;
+  const int64_t piece = std::min<int64_t>(c.positions * kEights, kPieceTasks) * kTaskBytes;
   const int64_t box = int64_t{kChunk} * plan.box_y * plan.box_x * plan.element;
   const int64_t raw_slot = std::max(piece, plan.bulk ? box : 0);
-  c.weight_bytes = block * plan.chunks * c.planes * (c.steps[0] + c.steps[1]);
-  // A slab more than the window, so that one is filled while the others are multiplied.
-  const int64_t window = int64_t{c.window} * plan.chunks + 1;
+  c.weight_bytes = block * c.weight_blocks;
+  // A slab more than the window, so that one is filled while the others are multiplied; with
+  // several bands warpgroups are in two windows at a time.
+  const int64_t window = int64_t{c.window} * plan.chunks + (c.bands > 1 ? 2 : 1);
   for (const bool resident : {true, false}) {
-    if (plan.bulk && !resident) continue;
+    if ((plan.bulk || c.bands > 1) && !resident) continue;
     const int64_t weights = resident ? c.weight_bytes : kSlots * block;
-    if (resident && c.weight_bytes / block > kMaxResidentSteps) continue;
-    for (const int raw_slots : {kMaxRawSlots, kMaxRawSlots - 1}) {
-      const int64_t stages =
-          std::min<int64_t>(kMaxStages, (available - weights - raw_slots * raw_slot) / slab);
+    for (int raw_slots = plan.bulk ? kMaxBulkSlots : kMaxRawSlots; raw_slots >= 2; --raw_slots) {
+      const int64_t stages = std::min<int64_t>(
+          kMaxStages, (available - weights - raw_slots * raw_slot) / c.slab_bytes);
       // Through the ring all warpgroups take their tiles' slabs at the same time.
       if (stages < (resident ? window : kConsumers)) continue;
       c.resident = resident;
       c.raw_slots = raw_slots;
       c.raw_slot_bytes = static_cast<int32_t>(raw_slot);
+      c.raw_at = static_cast<int32_t>(weights);
       c.stages = static_cast<int32_t>(stages);
+      c.stages_at = c.raw_at + c.raw_slots * c.raw_slot_bytes;
+      c.stage_reciprocal = 0xFFFFFFFFu / static_cast<uint32_t>(c.stages) + 1;
       return true;
     }
   }
   return false;
 }
 
-// The classes of a plan and how each uses shared memory. False where not all of them fit.
-bool lay_out(Plan& plan, const ConvTranspose3d& g, int64_t available) {
-  const auto z = phase_taps(g, 0), y = phase_taps(g, 1), x = phase_taps(g, 2);
-  plan.classes.clear();
-  for (int tile = 0; tile < plan.channel_tiles; ++tile) {
-    for (const PhaseTaps& pz : z) {
-      for (const PhaseTaps& py : y) {
-        for (const Columns& px : columns_of(plan, x)) {
-          plan.classes.push_back(make_class(pz, py, px, tile * plan.channels));
-        }
-      }
-    }
-  }
-  // Bulk copies start at whole 16 bytes and move whole ones; their boxes are the same for all
-  // classes.
-  plan.bulk = true;
+// Boxes of bulk copies, which start at whole 16 bytes and move whole ones: the same for all
+// classes, and so for all of their phases along y.
+void size_boxes(Plan& plan) {
   plan.box_x = plan.box_y = 0;
   const int whole = 16 / plan.element;
   for (const Class& c : plan.classes) {
     const int start = c.x_min & (whole - 1);
     plan.box_x = std::max(plan.box_x, (start + c.slab_x + whole - 1) / whole * whole);
     plan.box_y = std::max(plan.box_y, c.slab_y);
-    plan.bulk = plan.bulk && c.slab_x * c.slab_y * kEights <= kPieceTasks;
   }
-  const auto fit_all = [&] {
-    plan.weight_bytes = 0;
-    for (Class& c : plan.classes) {
-      if (!fit(c, plan, available)) return false;
-      c.weight_offset = plan.weight_bytes;
-      plan.weight_bytes += c.weight_bytes;
-    }
+}
+
+// The classes of a plan and how each uses shared memory. False where not all of them fit.
+bool lay_out(Plan& plan, const ConvTranspose3d& g, int64_t available) {
+  const auto z = phase_taps(g, 0), y = phase_taps(g, 1), x = phase_taps(g, 2);
+  const auto columns = columns_of(plan, x);
+  const auto add = [&](const PhaseTaps& pz, std::span<const PhaseTaps> py, const Columns& px) {
+    plan.classes.push_back(
+        make_class({pz, py, px}, plan.chunks, parts_of(plan.engine), &plan.bands));
+  };
+  const auto clear = [&] {
+    plan.classes.clear();
+    plan.bands.clear();
+    plan.tile_weight_bytes = 0;
+  };
+  const auto settle = [&] {
+    Class& c = plan.classes.back();
+    if (!fit(c, plan, available)) return false;
+    c.weight_offset = plan.tile_weight_bytes;
+    plan.tile_weight_bytes += c.weight_bytes;
     return true;
   };
-  if (plan.bulk && fit_all()) return true;
-  plan.bulk = false;
-  return fit_all();
+  for (const bool bulk : {true, false}) {
+    plan.bulk = bulk;
+    clear();
+    for (const PhaseTaps& pz : z) {
+      for (const Columns& px : columns) add(pz, y, px);
+    }
+    size_boxes(plan);
+    // Each class with all phases along y where that fits, and else one for each of them.
+    clear();
+    bool fits = true;
+    for (const PhaseTaps& pz : z) {
+      for (const Columns& px : columns) {
+        add(pz, y, px);
+        if (settle()) continue;
+        plan.bands.resize(static_cast<size_t>(plan.classes.back().first_band));
+        plan.classes.pop_back();
+        for (size_t i = 0; i < y.size(); ++i) {
+          add(pz, std::span(y).subspan(i, 1), px);
+          fits = settle() && fits;
+        }
+      }
+    }
+    if (fits) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -230,8 +276,9 @@ Refusal refuse(const Problem& problem, const DeviceProperties& device) {
                     "needs sizes below 2^30, got ", problem.input);
   }
   const Plan plan = make_plan(problem, device);
-  VOLUP_REFUSE_IF(plan.classes.size() > kMaxClasses, "needs at most ", kMaxClasses,
-                  " phases x channel tiles, got ", plan.classes.size());
+  const size_t shares = plan.classes.size() * static_cast<size_t>(plan.channel_tiles);
+  VOLUP_REFUSE_IF(shares > kMaxShares, "needs at most ", kMaxShares,
+                  " phases x channel tiles, got ", shares);
   VOLUP_REFUSE_IF(plan.shared_bytes == 0, "needs more shared memory than ",
                   device.shared_memory_bytes, " bytes");
   int64_t tiles = problem.conv_output[0];
@@ -279,14 +326,48 @@ void split(Engine engine, float value, uint16_t (&part)[3]) {
   }
 }
 
+// The blocks of a band, of one phase along y, from block on. Returns where the next one's begin.
+uint16_t* pack_band(const Plan& plan, const Model& model, int tile, const ClassPhases& phases,
+                    uint16_t* block) {
+  const ConvTranspose3d& g = model.geometry();
+  const auto& [z, y, x] = phases;
+  const int parts = parts_of(plan.engine);
+  for (int chunk = 0; chunk < plan.chunks; ++chunk) {
+    for (const Tap& tz : z.taps) {
+      for (int j = 0; j < x.accumulators; ++j) {
+        const bool empty = z.empty || y[0].empty || x.phase[j]->empty;
+        for (const Tap& ty : y[0].taps) {
+          for (const Tap& tx : x.phase[j]->taps) {
+            const int64_t tap = (tz.k * g.kernel[1] + ty.k) * g.kernel[2] + tx.k;
+            for (int k = 0; k < kChunk; ++k) {
+              const int64_t ci = int64_t{chunk} * kChunk + k;
+              for (int n = 0; n < plan.channels; ++n) {
+                const int64_t co = int64_t{tile} * plan.channels + n;
+                if (empty || ci >= g.in_channels || co >= g.out_channels) continue;
+                uint16_t part[3] = {};
+                split(plan.engine, model.weight()[(ci * g.out_channels + co) * g.taps() + tap],
+                      part);
+                for (int i = 0; i < parts; ++i) {
+                  const int row = (i * plan.channels + n) * kRowBytes;
+                  const int eight = (k / 8) ^ (row >> 7 & 3);
+                  block[row / 2 + eight * 8 + k % 8] = part[i];
+                }
+              }
+            }
+            block += int64_t{parts} * kChunk * plan.channels;
+          }
+        }
+      }
+    }
+  }
+  return block;
+}
+
 }  // namespace
 
 Result<std::vector<std::byte>> pack(const Plan& plan, const Model& model) {
   const ConvTranspose3d& g = model.geometry();
   std::vector<std::byte> bytes(plan.packed_bytes());
-  std::memcpy(bytes.data() + plan.classes_at(), plan.classes.data(),
-              plan.classes.size() * sizeof(Class));
-
   const bool couples = couples_channels(model.epilogue().kind);
   auto* bias = reinterpret_cast<float*>(bytes.data() + plan.bias_at());
   for (int64_t co = 0; co < int64_t{plan.channel_tiles} * plan.channels; ++co) {
@@ -295,42 +376,17 @@ Result<std::vector<std::byte>> pack(const Plan& plan, const Model& model) {
   }
 
   const auto z = phase_taps(g, 0), y = phase_taps(g, 1), x = phase_taps(g, 2);
-  const int parts = parts_of(plan.engine);
-  size_t next = 0;
+  // In the order in which lay_out made classes.
   for (int tile = 0; tile < plan.channel_tiles; ++tile) {
+    size_t next = 0;
     for (const PhaseTaps& pz : z) {
-      for (const PhaseTaps& py : y) {
-        for (const Columns& px : columns_of(plan, x)) {
-          const Class& c = plan.classes[next++];
-          auto* block =
-              reinterpret_cast<uint16_t*>(bytes.data() + plan.weights_at() + c.weight_offset);
-          for (int chunk = 0; chunk < plan.chunks; ++chunk) {
-            for (const Tap& tz : pz.taps) {
-              for (int j = 0; j < px.accumulators; ++j) {
-                for (const Tap& ty : py.taps) {
-                  for (const Tap& tx : px.phase[j]->taps) {
-                    const int64_t tap = (tz.k * g.kernel[1] + ty.k) * g.kernel[2] + tx.k;
-                    for (int k = 0; k < kChunk; ++k) {
-                      const int64_t ci = int64_t{chunk} * kChunk + k;
-                      for (int n = 0; n < plan.channels; ++n) {
-                        const int64_t co = c.first_channel + n;
-                        if (c.empty[j] || ci >= g.in_channels || co >= g.out_channels) continue;
-                        const float value =
-                            model.weight()[(ci * g.out_channels + co) * g.taps() + tap];
-                        uint16_t part[3] = {};
-                        split(plan.engine, value, part);
-                        for (int i = 0; i < parts; ++i) {
-                          const int row = (i * plan.channels + n) * kRowBytes;
-                          const int eight = (k / 8) ^ (row >> 7 & 3);
-                          block[row / 2 + eight * 8 + k % 8] = part[i];
-                        }
-                      }
-                    }
-                    block += int64_t{parts} * kChunk * plan.channels;
-                  }
-                }
-              }
-            }
+      for (const Columns& px : columns_of(plan, x)) {
+        for (size_t iy = 0; iy < y.size(); ++next) {
+          const Class& c = plan.classes[next];
+          auto* block = reinterpret_cast<uint16_t*>(
+              bytes.data() + plan.weights_at() + tile * plan.tile_weight_bytes + c.weight_offset);
+          for (int band = 0; band < c.bands; ++band, ++iy) {
+            block = pack_band(plan, model, tile, {pz, std::span(y).subspan(iy, 1), px}, block);
           }
         }
       }
@@ -341,68 +397,43 @@ Result<std::vector<std::byte>> pack(const Plan& plan, const Model& model) {
 
 namespace {
 
-// Time of a tile of a class in clocks: products against what each tile costs beside them, measured
-// loosely; decides the deal of blocks alone.
+// Time of a tile of each band of a class in clocks: products against what each tile costs beside
+// them, measured loosely; decides the deal of blocks alone.
 double tile_cost(const Plan& plan, const Class& c, bool adds) {
   const int parts = parts_of(plan.engine);
   const int products = parts * (parts + 1) / 2;
-  const double multiply = products * plan.chunks * kChunk / 16.0 * c.planes *
-                          (c.steps[0] + c.steps[1]) * plan.channels / 2;
-  const double finish = adds ? 3600 : 2400;
-  return std::max(multiply, finish) + 0.1 * std::min(multiply, finish);
+  const double multiply = products * (kChunk / 16.0) * c.weight_blocks * plan.channels / 2;
+  const double finish = adds ? 3600 : 2000;
+  return multiply + finish * c.bands;
 }
 
-// Blocks of the grid, given to classes.
-struct Deal {
-  std::vector<int64_t> blocks;  // a class
-  double time = 0;              // of the class that is worst off
-};
-
-// Blocks in proportion to the classes' costs, at least one each and at most one a unit; one after
-// the other to the class that is worst off. segment: tiles along z of a unit where weights stay.
-Deal deal_blocks(const Plan& plan, const Parameters& p, int64_t segment, int64_t blocks) {
-  struct Load {
-    int64_t units;
-    double cost;  // of a unit
-  };
-  std::vector<Load> loads;
-  for (const Class& c : plan.classes) {
-    int64_t x = phase_count(p.ow, p.stride_x, c.phase_x[0]);
-    if (c.accumulators == 2) x = std::max(x, phase_count(p.ow, p.stride_x, c.phase_x[1]));
-    const int64_t columns =
-        (x + p.tile_x - 1) / p.tile_x *
-        ((phase_count(p.oh, p.stride_y, c.phase_y) + kTileEdge - 1) / kTileEdge) * p.n;
-    const int64_t z = phase_count(p.od, p.stride_z, c.phase_z);
-    const double tile = tile_cost(plan, c, takes_add(p.epilogue.kind));
-    if (c.resident) {
-      // The planes around a segment cost a little more than none.
-      loads.push_back({columns * ((z + segment - 1) / segment),
-                       tile * (static_cast<double>(std::min(segment, z)) + 0.1 * c.window)});
-    } else {
-      loads.push_back({(columns * z + kConsumers - 1) / kConsumers, tile * kConsumers});
-    }
+// Blocks for each class of a channel tile, and for each tile alike: one after the other to the
+// class that is worst off, at least one each and at most one a tile.
+std::vector<int64_t> deal_blocks(const Plan& plan, const Parameters& p, int64_t blocks) {
+  std::vector<int64_t> dealt(plan.classes.size());
+  std::vector<double> cost;
+  for (size_t i = 0; i < plan.classes.size(); ++i) {
+    dealt[i] = p.classes[i].tiles > 0;
+    cost.push_back(tile_cost(plan, plan.classes[i], takes_add(p.epilogue.kind)));
   }
-  Deal deal;
-  deal.blocks.assign(loads.size(), 1);
+  // Tiles that are one block's at a time.
+  const auto grain = [&](size_t i) -> int64_t { return plan.classes[i].resident ? 1 : kConsumers; };
+  const auto units = [&](size_t i) { return (p.classes[i].tiles + grain(i) - 1) / grain(i); };
   const auto time = [&](size_t i) {
-    const int64_t rounds = (loads[i].units + deal.blocks[i] - 1) / deal.blocks[i];
-    return loads[i].cost * static_cast<double>(rounds);
+    const int64_t rounds = (units(i) + dealt[i] - 1) / dealt[i];
+    return cost[i] * static_cast<double>(rounds * grain(i));
   };
-  for (int64_t spare = blocks - static_cast<int64_t>(loads.size()); spare > 0; --spare) {
-    size_t worst = loads.size();
-    for (size_t i = 0; i < loads.size(); ++i) {
-      if (deal.blocks[i] < loads[i].units && (worst == loads.size() || time(i) > time(worst))) {
-        worst = i;
-      }
+  int64_t spare = blocks / plan.channel_tiles;
+  for (const int64_t taken : dealt) spare -= taken;
+  for (; spare > 0; --spare) {
+    size_t worst = dealt.size();
+    for (size_t i = 0; i < dealt.size(); ++i) {
+      if (dealt[i] < units(i) && (worst == dealt.size() || time(i) > time(worst))) worst = i;
     }
-    if (worst == loads.size()) break;
-    ++deal.blocks[worst];
+    if (worst == dealt.size()) break;
+    ++dealt[worst];
   }
-  for (size_t i = 0; i < loads.size(); ++i) {
-    deal.time = std::max(deal.time, time(i));
-    if (loads[i].units == 0) deal.blocks[i] = 0;
-  }
-  return deal;
+  return dealt;
 }
 
 }  // namespace
@@ -435,20 +466,33 @@ Parameters make_parameters(const Plan& plan, const Problem& problem, const Devic
   p.paired = g.stride[2] == 2 && p.ow % 2 == 0;
   p.even_count = p.n % 2 == 0 || p.ci % 2 == 0 || p.id % 2 == 0 || p.ih % 2 == 0 || p.iw % 2 == 0;
   p.class_count = static_cast<int32_t>(plan.classes.size());
+  p.share_count = p.class_count * plan.channel_tiles;
+  p.tile_weight_bytes = plan.tile_weight_bytes;
+  p.input_plane = problem.input[2] * problem.input[3] * problem.input[4];
+  p.output_plane = problem.conv_output[2] * problem.conv_output[3] * problem.conv_output[4];
 
-  Deal best;
-  for (int64_t segment = 1;; segment *= 2) {
-    Deal deal = deal_blocks(plan, p, segment, device.multiprocessors);
-    if (segment == 1 || deal.time < best.time) {
-      best = std::move(deal);
-      p.segment = narrow(segment);
-    }
-    if (segment >= p.od) break;
-  }
+  std::copy(plan.bands.begin(), plan.bands.end(), p.bands);
   for (int32_t i = 0; i < p.class_count; ++i) {
-    p.first_block[i + 1] = p.first_block[i] + narrow(best.blocks[i]);
+    Class& c = p.classes[i];
+    c = plan.classes[static_cast<size_t>(i)];
+    int64_t x = phase_count(p.ow, p.stride_x, c.phase_x[0]);
+    if (c.accumulators == 2) x = std::max(x, phase_count(p.ow, p.stride_x, c.phase_x[1]));
+    int64_t y = 0;
+    for (int32_t b = 0; b < c.bands; ++b) {
+      const Band& band = plan.bands[static_cast<size_t>(c.first_band + b)];
+      y = std::max(y, phase_count(p.oh, p.stride_y, band.phase_y));
+    }
+    c.tiles_x = narrow((x + p.tile_x - 1) / p.tile_x);
+    c.tiles_y = narrow((y + kTileEdge - 1) / kTileEdge);
+    c.positions_z = narrow(phase_count(p.od, p.stride_z, c.phase_z));
+    c.columns = static_cast<uint32_t>(c.tiles_x * c.tiles_y * p.n);
+    c.tiles = c.columns * static_cast<uint32_t>(c.positions_z);
   }
-  *blocks = p.first_block[p.class_count];
+  const std::vector<int64_t> dealt = deal_blocks(plan, p, device.multiprocessors);
+  for (int32_t i = 0; i < p.share_count; ++i) {
+    p.first_block[i + 1] = p.first_block[i] + narrow(dealt[static_cast<size_t>(i % p.class_count)]);
+  }
+  *blocks = p.first_block[p.share_count];
   return p;
 }
 

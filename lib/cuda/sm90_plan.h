@@ -25,16 +25,18 @@ struct Plan {
   bool bulk = false;  // x may come by bulk copies, of boxes of this size
   int box_x = 0, box_y = 0;
   std::vector<Class> classes;
-  int64_t weight_bytes = 0;
+  std::vector<Band> bands;
+  int64_t tile_weight_bytes = 0;  // of a channel tile
   size_t shared_bytes = 0;
 
   // Offsets in the packed bytes.
-  size_t classes_at() const { return 0; }
-  size_t bias_at() const { return round_up(classes.size() * sizeof(Class)); }
+  size_t bias_at() const { return 0; }
   size_t weights_at() const {
     return bias_at() + round_up(static_cast<size_t>(channel_tiles) * channels * sizeof(float));
   }
-  size_t packed_bytes() const { return weights_at() + static_cast<size_t>(weight_bytes); }
+  size_t packed_bytes() const {
+    return weights_at() + static_cast<size_t>(channel_tiles * tile_weight_bytes);
+  }
 
  private:
   static size_t round_up(size_t bytes) { return (bytes + 255) / 256 * 256; }
