@@ -16,7 +16,9 @@ constexpr const char* kShapes[] = {
     "n1 ci32 co64 i16x16x16 k3 s2 p1 op1",
     "n1 ci32 co64 i16x32x32 k3 s2 p1 op1",  // many tiles a multiprocessor
     "n3 ci32 co64 i3x11x33 k3 s2 p1 op1",
-    "n2 ci32 co32 i3x17x33 k5 p4 d2",  // slabs that fill shared memory
+    "n2 ci32 co32 i3x17x33 k5 p4 d2",      // slabs that fill shared memory
+    "n96 ci32 co8 i1x16x16 k3 s2 p1 op1",  // columns of one tile: many a block, few slabs at a time
+    "n40 ci64 co8 i2x16x24 k3 s2 p1 op1",
     "n1 ci32 co16 i5x18x40 k3 p1",
     "n2 ci8 co64 i9x9x24 k3 s2 p1:0",
     "n2 ci32 co64 i5x8x12 k3 s2 p1",
