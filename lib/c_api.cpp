@@ -9,6 +9,8 @@
 #include <string>
 
 #include "abi_convert.h"
+#include "c_api_options.h"
+#include "c_api_structs.h"
 #include "device.h"
 #include "load/load.h"
 #include "log.h"
@@ -80,134 +82,8 @@ volup_status guard_session(volup_session* session, const Body& body) noexcept {
   });
 }
 
-// Copies a growable struct: an older caller's is shorter (the rest keeps its zero default), a newer
-// one's extra bytes must be zero, for they would ask for what this version does not know.
-// least: the size of the struct's first form.
-template <typename Struct>
-Status read_struct(const char* what, const Struct* given, Struct* out,
-                   size_t least = sizeof(Struct)) {
-  if (given == nullptr) return invalid_argument(what, ": got NULL, need a struct");
-  const size_t size = given->struct_size;
-  if (size < least) {
-    return invalid_argument(what, ".struct_size: got ", size, ", need at least ", least);
-  }
-  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
-  if (size > 65536 ||
-      (size > sizeof(Struct) && std::any_of(bytes + sizeof(Struct), bytes + size,
-                                            [](unsigned char byte) { return byte != 0; }))) {
-    return invalid_argument(what, ".struct_size: got ", size, " with fields set that version ",
-                            VOLUP_VERSION_MAJOR, ".", VOLUP_VERSION_MINOR, " does not know, need ",
-                            sizeof(Struct));
-  }
-  *out = {};
-  std::memcpy(out, given, std::min(size, sizeof(Struct)));
-  return {};
-}
-
-template <typename Struct>
-Status check_out_struct(const char* what, const Struct* out) {
-  if (out == nullptr) return invalid_argument(what, ": got NULL, need a struct");
-  if (out->struct_size < sizeof(Struct)) {
-    return invalid_argument(what, ".struct_size: got ", out->struct_size, ", need at least ",
-                            sizeof(Struct));
-  }
-  return {};
-}
-
-template <typename Struct>
-void write_struct(const Struct& value, Struct* out) {
-  const size_t size = out->struct_size;
-  std::memcpy(out, &value, sizeof(Struct));
-  out->struct_size = size;
-}
-
-template <typename Pointer>
-Status need(const char* what, const Pointer* pointer) {
-  return pointer == nullptr ? invalid_argument(what, ": got NULL, need a pointer") : Status();
-}
-
 Shape5 shape_of(const int64_t values[5]) {
   return {values[0], values[1], values[2], values[3], values[4]};
-}
-
-Result<ConvTranspose3d> read_geometry(const volup_geometry* given) {
-  volup_geometry g;
-  VOLUP_RETURN_IF_ERROR(read_struct("geometry", given, &g));
-  return geometry_from_abi(g);
-}
-
-Status check_kind(int32_t kind) {
-  if (kind >= 0 && kind < kEpilogueCount) return {};
-  return invalid_argument("epilogue kind: got ", kind, ", need 0 to ", kEpilogueCount - 1);
-}
-
-template <typename Enum>
-Result<Enum> read_enum(const char* what, int32_t value, Enum last) {
-  if (value < 0 || value > static_cast<int32_t>(last)) {
-    return invalid_argument(what, ": got ", value, ", need 0 to ", static_cast<int32_t>(last));
-  }
-  return static_cast<Enum>(value);
-}
-
-// g with each size that a file may fill in at the least that the rest allows.
-ConvTranspose3d with_open_sizes_filled(ConvTranspose3d g) {
-  if (g.in_channels == 0) g.in_channels = g.groups;
-  if (g.out_channels == 0) g.out_channels = g.groups;
-  for (int64_t& size : g.kernel) size = size == 0 ? 1 : size;
-  return g;
-}
-
-Result<LoadOptions> read_load_options(const volup_load_options* given) {
-  LoadOptions options;
-  if (given == nullptr) return options;
-  volup_load_options abi;
-  VOLUP_RETURN_IF_ERROR(
-      read_struct("options", given, &abi, offsetof(volup_load_options, submodule)));
-  if (abi.module_directory != nullptr) options.module_directory = abi.module_directory;
-  if (abi.submodule != nullptr) options.submodule = abi.submodule;
-  constexpr uint32_t kKnown = VOLUP_LOAD_IGNORE_CRC | VOLUP_LOAD_ALLOW_NONFINITE;
-  if ((abi.flags & ~kKnown) != 0) {
-    return invalid_argument("flags: got ", abi.flags, ", need volup_load_flag values, at most ",
-                            kKnown);
-  }
-  options.ignore_crc = (abi.flags & VOLUP_LOAD_IGNORE_CRC) != 0;
-  options.allow_nonfinite = (abi.flags & VOLUP_LOAD_ALLOW_NONFINITE) != 0;
-  if (abi.epilogue != nullptr) {
-    volup_epilogue epilogue;
-    VOLUP_RETURN_IF_ERROR(read_struct("epilogue", abi.epilogue, &epilogue));
-    VOLUP_RETURN_IF_ERROR(check_kind(epilogue.kind));
-    options.epilogue = epilogue_from_abi(epilogue);
-    VOLUP_RETURN_IF_ERROR(validate(*options.epilogue));
-  }
-  if (abi.geometry != nullptr) {
-    VOLUP_ASSIGN_OR_RETURN(options.geometry, read_geometry(abi.geometry));
-    VOLUP_RETURN_IF_ERROR(validate(with_open_sizes_filled(*options.geometry)));
-  }
-  return options;
-}
-
-Result<SessionOptions> read_session_options(const volup_session_options* given) {
-  SessionOptions options;
-  if (given == nullptr) return options;
-  volup_session_options abi;
-  VOLUP_RETURN_IF_ERROR(read_struct("options", given, &abi));
-  VOLUP_ASSIGN_OR_RETURN(options.device,
-                         read_enum("device_type", abi.device_type, DeviceType::kCuda));
-  VOLUP_ASSIGN_OR_RETURN(options.precision,
-                         read_enum("precision", abi.precision, Precision::kFp16));
-  VOLUP_ASSIGN_OR_RETURN(options.io, read_enum("io_dtype", abi.io_dtype, DType::kBf16));
-  if (abi.device_index < 0) {
-    return invalid_argument("device_index: got ", abi.device_index, ", need >= 0");
-  }
-  if (abi.threads < 0 || abi.threads > 4096) {
-    return invalid_argument("threads: got ", abi.threads, ", need 0 to 4096");
-  }
-  options.device_index = abi.device_index;
-  options.threads = abi.threads;
-  options.workspace_limit = abi.workspace_limit;
-  options.allocator = abi.allocator;
-  if (abi.kernel != nullptr) options.kernel = abi.kernel;
-  return options;
 }
 
 // Reads the three tensors of a call into storage.

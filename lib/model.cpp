@@ -4,39 +4,58 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
+#include <cstdint>
 
 #include "describe.h"
 
 namespace volup {
 namespace {
 
+// Magnitudes as bits: they order as the numbers do, and the compiler makes vectors of them.
+constexpr uint32_t kInfinity = 0x7f800000;
+uint32_t magnitude_bits(float value) { return std::bit_cast<uint32_t>(value) & 0x7fffffff; }
+
+// The least and the greatest magnitude in a row that are neither 0, infinite nor NaN.
+struct Magnitudes {
+  uint32_t least_less_1 = UINT32_MAX;  // 0 less 1 is the greatest of all
+  uint32_t greatest = 0;
+
+  void take(uint32_t bits) {
+    least_less_1 = std::min(least_less_1, bits - 1);
+    greatest = std::max(greatest, bits);
+  }
+  int exponent_range() const {
+    if (greatest == 0) return 0;
+    return std::ilogb(std::bit_cast<float>(greatest)) -
+           std::ilogb(std::bit_cast<float>(least_less_1 + 1));
+  }
+};
+
 WeightFacts facts_of(const ConvTranspose3d& g, const float* weight) {
   WeightFacts facts;
-  std::vector<int> lowest(g.out_channels, std::numeric_limits<int>::max());
-  std::vector<int> highest(g.out_channels, std::numeric_limits<int>::min());
+  std::vector<Magnitudes> of_channel(g.out_channels);
   const int64_t taps = g.taps();
   for (int64_t ci = 0; ci < g.in_channels; ++ci) {
     const int64_t first_out = ci / g.in_per_group() * g.out_per_group();
     for (int64_t co = 0; co < g.out_per_group(); ++co) {
-      const float* row = weight + (ci * g.out_per_group() + co) * taps;
+      const float* const row = weight + (ci * g.out_per_group() + co) * taps;
+      Magnitudes whole;
+      for (int64_t tap = 0; tap < taps; ++tap) whole.take(magnitude_bits(row[tap]));
+      Magnitudes& channel = of_channel[first_out + co];
+      if (whole.greatest < kInfinity) {
+        channel.least_less_1 = std::min(channel.least_less_1, whole.least_less_1);
+        channel.greatest = std::max(channel.greatest, whole.greatest);
+        continue;
+      }
+      facts.finite = false;
       for (int64_t tap = 0; tap < taps; ++tap) {
-        const uint32_t field = std::bit_cast<uint32_t>(row[tap]) >> 23 & 0xff;
-        if (field == 0xff) {
-          facts.finite = false;
-        } else if (row[tap] != 0) {
-          // A call of ilogb for every weight would be a fifth of a load.
-          const int exponent = field != 0 ? static_cast<int>(field) - 127 : std::ilogb(row[tap]);
-          lowest[first_out + co] = std::min(lowest[first_out + co], exponent);
-          highest[first_out + co] = std::max(highest[first_out + co], exponent);
-        }
+        const uint32_t bits = magnitude_bits(row[tap]);
+        if (bits < kInfinity) channel.take(bits);
       }
     }
   }
-  for (int64_t co = 0; co < g.out_channels; ++co) {
-    if (highest[co] >= lowest[co]) {
-      facts.exponent_range = std::max(facts.exponent_range, highest[co] - lowest[co]);
-    }
+  for (const Magnitudes& channel : of_channel) {
+    facts.exponent_range = std::max(facts.exponent_range, channel.exponent_range());
   }
   return facts;
 }

@@ -1,60 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "load/load.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "abi_convert.h"
+#include "load/file_content.h"
 #include "load/file_kind.h"
 #include "load/module.h"
-#include "load/sha256.h"
+#include "load/module_floats.h"
 
 namespace volup {
 namespace {
-
-std::string system_error() { return std::strerror(errno); }
-
-struct OpenFile {
-  int descriptor;
-  ~OpenFile() {
-    if (descriptor >= 0) close(descriptor);
-  }
-};
-
-// Reads rather than maps: a file that shrinks under a map kills the process.
-Result<std::vector<std::byte>> read_file(const std::string& path) {
-  const OpenFile file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  struct stat info;
-  if (file.descriptor < 0 || fstat(file.descriptor, &info) != 0) {
-    return unreadable("cannot be opened: ", system_error());
-  }
-  if (!S_ISREG(info.st_mode)) {
-    return unreadable("got ", S_ISDIR(info.st_mode) ? "a directory" : "no regular file",
-                      ", need a file");
-  }
-  std::vector<std::byte> bytes(static_cast<size_t>(info.st_size));
-  size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t count = read(file.descriptor, bytes.data() + done, bytes.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return unreadable("cannot be read: ", system_error());
-    if (count == 0) {
-      return unreadable("got ", done, " bytes, need the ", bytes.size(),
-                        " it had when it was opened");
-    }
-    done += static_cast<size_t>(count);
-  }
-  return bytes;
-}
 
 std::string text_of(const char* text) { return text == nullptr ? "" : text; }
 
@@ -163,26 +125,27 @@ Status check_agreement(const Epilogue& got, const Epilogue& given) {
   return faults.empty() ? Status() : unsupported("epilogue constants: ", faults);
 }
 
-// The one place where weights that are not finite are refused.
-Status check_finite(const volup_module_model& m) {
+// The one place where weights that are not finite are refused, or taken with a note.
+Status check_finite(const volup_module_model& m, bool allowed, std::vector<std::string>* notes) {
   std::string faults;
-  const auto count = [&faults](const char* name, const float* values, int64_t size) {
+  const auto check = [&](const char* what, const char* name, const float* values, int64_t size) {
+    if (values == nullptr || module::all_finite(values, static_cast<size_t>(size))) return;
     int64_t nan = 0, infinite = 0;
     for (int64_t i = 0; i < size; ++i) {
       nan += std::isnan(values[i]);
       infinite += std::isinf(values[i]);
     }
-    if (nan + infinite == 0) return;
-    faults += cat(faults.empty() ? "" : "; ", name, ": got ", nan, " NaN and ", infinite,
-                  " infinite of ", size, " values");
+    const std::string counted = cat(nan, " NaN and ", infinite, " infinite of ", size, " values");
+    faults += cat(faults.empty() ? "" : "; ", name == nullptr ? what : name, ": got ", counted);
+    // A file that volup wrote brings the note with it.
+    std::string note = cat(what, " holds ", counted);
+    if (std::find(notes->begin(), notes->end(), note) == notes->end()) {
+      notes->push_back(std::move(note));
+    }
   };
-  if (m.weight != nullptr) {
-    count(m.weight_name == nullptr ? "weight" : m.weight_name, m.weight, m.weight_count);
-  }
-  if (m.bias != nullptr) {
-    count(m.bias_name == nullptr ? "bias" : m.bias_name, m.bias, m.bias_count);
-  }
-  if (faults.empty()) return {};
+  check("weight", m.weight_name, m.weight, m.weight_count);
+  check("bias", m.bias_name, m.bias, m.bias_count);
+  if (faults.empty() || allowed) return {};
   return unsupported(
       faults,
       ", need finite ones (allow_nonfinite, volup: --allow-nonfinite, takes them as they are)");
@@ -193,6 +156,7 @@ Result<std::shared_ptr<const Model>> load_bytes(std::span<const std::byte> bytes
                                                 const LoadOptions& options) {
   VOLUP_ASSIGN_OR_RETURN(const FileKind kind, detect_file_kind(bytes));
   VOLUP_ASSIGN_OR_RETURN(const volup_module module, open_module(kind, options.module_directory));
+  Digest digest(bytes);
   const volup_module_source source = {bytes.data(), bytes.size(), name.c_str()};
   volup_module_model filled = {};
   volup_module_text error = {};
@@ -207,20 +171,20 @@ Result<std::shared_ptr<const Model>> load_bytes(std::span<const std::byte> bytes
   const Epilogue epilogue = epilogue_from_abi(m.epilogue);
   if (options.geometry) VOLUP_RETURN_IF_ERROR(check_agreement(geometry, *options.geometry));
   if (options.epilogue) VOLUP_RETURN_IF_ERROR(check_agreement(epilogue, *options.epilogue));
-  if (!options.allow_nonfinite) VOLUP_RETURN_IF_ERROR(check_finite(m));
   ModelSource from;
+  from.notes = lines_of(m.notes);
+  VOLUP_RETURN_IF_ERROR(check_finite(m, options.allow_nonfinite, &from.notes));
   from.kind = text_of(m.kind);
   from.path = name;
   from.bytes = static_cast<int64_t>(bytes.size());
   from.producer = text_of(m.producer);
   from.weight_dtype = text_of(m.weight_dtype);
-  from.sha256 = sha256_hex(bytes);
+  from.sha256 = digest.hex();
   from.library = text_of(module.library);
   from.origin_kind = text_of(m.origin_kind);
   from.origin_producer = text_of(m.origin_producer);
   from.origin_sha256 = text_of(m.origin_sha256);
   from.unused = lines_of(m.unused);
-  from.notes = lines_of(m.notes);
   const FloatArray bias = m.bias == nullptr ? nullptr : FloatArray(loaded, m.bias);
   auto model = Model::create(geometry, epilogue, FloatArray(loaded, m.weight), m.weight_count, bias,
                              m.bias_count, std::move(from));
@@ -243,16 +207,17 @@ std::string joined(const std::vector<std::string>& lines) {
 
 Result<std::shared_ptr<const Model>> load_model_file(const std::string& path,
                                                      const LoadOptions& options) {
-  const auto bytes = read_file(path);
-  if (!bytes.ok()) return with_name(bytes.status(), path);
-  auto model = load_bytes(*bytes, path, options);
+  const auto content = read_file(path);
+  if (!content.ok()) return with_name(content.status(), path);
+  auto model = load_bytes(content->bytes(), path, options);
   if (!model.ok()) return with_name(model.status(), path);
   return model;
 }
 
 Result<std::shared_ptr<const Model>> load_model_memory(const void* data, size_t size,
                                                        const LoadOptions& options) {
-  auto model = load_bytes({static_cast<const std::byte*>(data), size}, "memory", options);
+  const std::span<const std::byte> bytes(static_cast<const std::byte*>(data), size);
+  auto model = load_bytes(bytes, "memory", options);
   if (!model.ok()) return with_name(model.status(), "memory");
   return model;
 }

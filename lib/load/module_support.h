@@ -7,7 +7,6 @@
 #define VOLUP_LOAD_MODULE_SUPPORT_H_
 
 #include <charconv>
-#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "load/module_abi.h"
+#include "load/module_floats.h"
 
 namespace volup::module {
 
@@ -108,8 +108,8 @@ inline char* copy_text(std::string_view text) {
 struct LoadedModel {
   volup_geometry geometry{};
   volup_epilogue epilogue{};
-  std::vector<float> weight;
-  std::vector<float> bias;
+  Floats weight;
+  Floats bias;
   bool has_bias = false;
   std::string kind, producer, weight_dtype;
   std::string weight_name, bias_name;
@@ -124,24 +124,10 @@ struct LoadedModel {
   }
 };
 
-// A note on weights that are not finite: volup computes with them as they are.
-inline void note_non_finite(const char* name, const std::vector<float>& values,
-                            LoadedModel* model) {
-  int64_t nan = 0, infinite = 0;
-  for (const float value : values) {
-    nan += std::isnan(value);
-    infinite += std::isinf(value);
-  }
-  if (nan + infinite == 0) return;
-  model->note(std::string(name) + " holds " + to_text(nan) + " NaN and " + to_text(infinite) +
-              " infinite of " + to_text(static_cast<int64_t>(values.size())) + " values");
-}
-
-// The arrays behind a volup_module_model: handed over, not copied, for a second copy of the weights
-// would be most of what a load needs.
+// The arrays behind a volup_module_model.
 struct OwnedArrays {
-  std::vector<float> weight;
-  std::vector<float> bias;
+  Floats weight;
+  Floats bias;
 };
 
 inline void free_model(volup_module_model* model) {

@@ -1,32 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "load/sha256.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdint>
 #include <cstring>
 
 namespace volup {
 namespace {
 
-// FIPS 180-4, 4.2.2.
-constexpr std::array<uint32_t, 64> kRound = {
-    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
-    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
-    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
-    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
-    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
-    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
-    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
-    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
-
-using State = std::array<uint32_t, 8>;
-
 uint32_t load_big_endian(const unsigned char* bytes) {
   return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 | bytes[3];
 }
 
-void compress(State& state, const unsigned char* block) {
+void compress_block(Sha256State& state, const unsigned char* block) {
   std::array<uint32_t, 64> w;
   for (int i = 0; i < 16; ++i) w[i] = load_big_endian(block + 4 * i);
   for (int i = 16; i < 64; ++i) {
@@ -37,7 +24,7 @@ void compress(State& state, const unsigned char* block) {
   auto [a, b, c, d, e, f, g, h] = state;
   for (int i = 0; i < 64; ++i) {
     const uint32_t s1 = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25);
-    const uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + kRound[i] + w[i];
+    const uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + kSha256Round[i] + w[i];
     const uint32_t s0 = std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22);
     const uint32_t t2 = s0 + ((a & b) ^ (a & c) ^ (b & c));
     h = g;
@@ -49,36 +36,69 @@ void compress(State& state, const unsigned char* block) {
     b = a;
     a = t1 + t2;
   }
-  const State step = {a, b, c, d, e, f, g, h};
+  const Sha256State step = {a, b, c, d, e, f, g, h};
   for (int i = 0; i < 8; ++i) state[i] += step[i];
+}
+
+void compress(Sha256State& state, const unsigned char* blocks, size_t count) {
+  for (; count > 0; --count, blocks += 64) compress_block(state, blocks);
 }
 
 }  // namespace
 
-std::string sha256_hex(std::span<const std::byte> bytes) {
-  State state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+const Sha256Compressor& portable_sha256() {
+  static constexpr Sha256Compressor kPortable = {"portable", compress};
+  return kPortable;
+}
+
+const Sha256Compressor& best_sha256() {
+  static const Sha256Compressor* const sha_ni = sha_ni_sha256();
+  return sha_ni != nullptr ? *sha_ni : portable_sha256();
+}
+
+void Sha256::update(std::span<const std::byte> bytes) {
   const auto* data = reinterpret_cast<const unsigned char*>(bytes.data());
   size_t left = bytes.size();
-  for (; left >= 64; left -= 64, data += 64) compress(state, data);
+  size_ += left;
+  if (in_block_ != 0) {
+    const size_t taken = std::min(left, block_.size() - in_block_);
+    if (taken != 0) std::memcpy(block_.data() + in_block_, data, taken);
+    in_block_ += taken;
+    data += taken;
+    left -= taken;
+    if (in_block_ < block_.size()) return;
+    compressor_.compress(state_, block_.data(), 1);
+    in_block_ = 0;
+  }
+  compressor_.compress(state_, data, left / 64);
+  in_block_ = left % 64;
+  if (in_block_ != 0) std::memcpy(block_.data(), data + left - in_block_, in_block_);
+}
 
+std::string Sha256::finish_hex() {
   // The rest, a 1 bit, zeros, and the length in bits: one block or two.
   std::array<unsigned char, 128> tail = {};
-  if (left != 0) std::memcpy(tail.data(), data, left);
-  tail[left] = 0x80;
-  const size_t tail_size = left < 56 ? 64 : 128;
-  const uint64_t bits = uint64_t{bytes.size()} * 8;
-  for (int i = 0; i < 8; ++i) {
+  std::memcpy(tail.data(), block_.data(), in_block_);
+  tail[in_block_] = 0x80;
+  const size_t tail_size = in_block_ < 56 ? 64 : 128;
+  const uint64_t bits = size_ * 8;
+  for (size_t i = 0; i < 8; ++i) {
     tail[tail_size - 1 - i] = static_cast<unsigned char>(bits >> (8 * i));
   }
-  for (size_t i = 0; i < tail_size; i += 64) compress(state, tail.data() + i);
+  compressor_.compress(state_, tail.data(), tail_size / 64);
 
   constexpr char kDigits[] = "0123456789abcdef";
   std::string hex;
-  for (const uint32_t word : state) {
+  for (const uint32_t word : state_) {
     for (int shift = 28; shift >= 0; shift -= 4) hex += kDigits[(word >> shift) & 15];
   }
   return hex;
+}
+
+std::string sha256_hex(std::span<const std::byte> bytes) {
+  Sha256 sum;
+  sum.update(bytes);
+  return sum.finish_hex();
 }
 
 }  // namespace volup

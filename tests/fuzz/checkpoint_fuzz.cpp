@@ -6,6 +6,7 @@
 #include <string>
 
 #include "module_fuzz.h"
+#include "zip_bytes.h"
 
 namespace {
 
@@ -25,40 +26,11 @@ void load_ignoring_checksums(const uint8_t* data, size_t size) {
   load_once(data, size, options);
 }
 
-class Zip {
- public:
-  void add(const std::string& name, const std::string& content) {
-    const std::string offset = number(bytes_.size(), 4);
-    const std::string common = number(0, 2) + number(0, 2) + number(0, 8) +
-                               number(content.size(), 4) + number(content.size(), 4) +
-                               number(name.size(), 2) + number(0, 2);
-    bytes_ += "PK\x03\x04" + number(20, 2) + common + name + content;
-    directory_ +=
-        "PK\x01\x02" + number(20, 4) + common + number(0, 2) + number(0, 8) + offset + name;
-    ++entries_;
-  }
-  std::string finish() const {
-    return bytes_ + directory_ + "PK\x05\x06" + number(0, 4) + number(entries_, 2) +
-           number(entries_, 2) + number(directory_.size(), 4) + number(bytes_.size(), 4) +
-           number(0, 2);
-  }
-
- private:
-  static std::string number(uint64_t value, int bytes) {
-    std::string out;
-    for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
-    return out;
-  }
-
-  std::string bytes_, directory_;
-  size_t entries_ = 0;
-};
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size >= 2 && data[0] == 0x80) {
-    Zip zip;
+    volup::test::ZipBytes zip;
     zip.add("a/data.pkl", std::string(reinterpret_cast<const char*>(data), size));
     zip.add("a/data/0", std::string(2592, '\x3f'));
     const std::string bytes = zip.finish();

@@ -245,7 +245,7 @@ def build_padding():
 
 
 def build_spellings():
-    for opset in (11, 13, 18, 23):
+    for opset in (11, 13, 18, 23, 28):
         g = Graph(name=f"lse_in_steps{opset}", opset=opset)
         g.axes("ReduceMax", ["y"], "m", [1], 18)
         g.node("Sub", ["y", "m"], "d")

@@ -555,6 +555,56 @@ class RSetState(Base):
 A = "A 3 6 {} -1 1"
 BIAS = A.format(0.25)
 BOTH = ("scripted", "traced")
+# ---- Later than the rest: what comes first must not draw other weights ---------------------------
+class ASigmoidByHand(Base):
+    def forward(self, x):
+        l = torch.logsumexp(self.up(x), 1, keepdim=True)
+        return torch.clamp(l / (1 + torch.exp(-(l + 3))) / 6 - self.bias, -1, 1)
+
+
+class BSigmoidByHand(Base):
+    def forward(self, x):
+        return 1 / (torch.exp(-torch.softmax(self.up(x), 1)) + 1.0)
+
+
+class BReciprocal(Base):
+    def forward(self, x):
+        return torch.reciprocal((-F.softmax(self.up(x), -4)).exp() + 1)
+
+
+class BCompiled(nn.Module):
+    """As torch.compile and DataParallel wrap a module."""
+
+    def __init__(self):
+        super().__init__()
+        self._orig_mod = nn.Sequential()
+        self._orig_mod.add_module("module", BFunctional())
+
+    def forward(self, x):
+        return self._orig_mod(x)
+
+
+class CScalarTensors(Base):
+    def __init__(self):
+        super().__init__()
+        self.three = torch.tensor(3.0)
+        self.register_buffer("six", torch.tensor([6.0]))
+
+    def forward(self, x, add):
+        t = self.up(x).add_(add)
+        return t.mul(torch.clip(self.three + t, 0, 6).div(self.six)).mul(t)
+
+
+class RSigmoidOfSquare(Base):
+    def forward(self, x):
+        return 1 / (1 + torch.exp(-torch.softmax(self.up(x), 1) ** 2))
+
+
+class RExponential(Base):
+    def forward(self, x):
+        return torch.exp(torch.softmax(self.up(x), 1))
+
+
 class RNetwork(nn.Module):
     """A block among other layers: refused, but it can be picked out."""
 
@@ -643,6 +693,19 @@ CASES = [
 ]
 
 
+LATER_CASES = [
+    (ASigmoidByHand, BOTH, BIAS, "-"),
+    (BSigmoidByHand, BOTH, "B", "-"),
+    (BReciprocal, BOTH, "B", "-"),
+    (BCompiled, BOTH, "B", "-"),
+    (BFunctional, ("optimized",), "B", "-"),
+    (CModule, ("optimized",), "C 3 6 0 6", "-"),
+    (CScalarTensors, BOTH, "C 3 6 0 6", "-"),
+    (RSigmoidOfSquare, BOTH, "refuse", "need sigmoid of the softmax"),
+    (RExponential, BOTH, "refuse", "aten::exp"),
+]
+
+
 def inputs_of(module):
     x = torch.randn(1, 2, 3, 3, 3)
     if isinstance(module, RConvolution2d):
@@ -701,6 +764,26 @@ def write_io(block, path):
         file.attrs["tolerance"] = 1e-5
 
 
+def script_of(module, way):
+    module.train(way == "training")
+    if way == "traced":
+        with torch.no_grad():
+            return torch.jit.trace(module, inputs_of(module), check_trace=False)
+    script = torch.jit.script(module)
+    if way == "frozen":
+        return torch.jit.freeze(script)
+    return torch.jit.optimize_for_inference(script) if way == "optimized" else script
+
+
+def with_views(module):
+    """Weight and bias as strided views of one storage, as slices of a larger tensor are."""
+    large = torch.randn(2, 6, 3, 2, 2)
+    module.up.weight = nn.Parameter(large[:, ::2, 1:])
+    module.up.bias = nn.Parameter(large.view(-1)[5:26:10])
+    assert not module.up.weight.is_contiguous()
+    return module
+
+
 def main(folder):
     torch.manual_seed(5)
     os.makedirs(folder, exist_ok=True)
@@ -711,18 +794,12 @@ def main(folder):
             file.write(data)
         lines.append(f"{name}\t{expect}\t{word}")
 
-    for cls, ways, expect, word in CASES:
-        for way in ways:
-            module = cls()
-            module.train(way == "training")
-            if way == "traced":
-                with torch.no_grad():
-                    script = torch.jit.trace(module, inputs_of(module), check_trace=False)
-            else:
-                script = torch.jit.script(module)
-                if way == "frozen":
-                    script = torch.jit.freeze(script)
-            keep(f"{cls.__name__}_{way}.pt", saved(script), expect, word)
+    def keep_all(cases):
+        for cls, ways, expect, word in cases:
+            for way in ways:
+                keep(f"{cls.__name__}_{way}.pt", saved(script_of(cls(), way)), expect, word)
+
+    keep_all(CASES)
 
     plain = torch.jit.script(BFunctional().eval())
     for name, change in (
@@ -738,7 +815,7 @@ def main(folder):
     keep("weights_overflow.pt", saved(torch.jit.script(overflow)), "refuse", "beyond float32")
     nan = BFunctional().eval()
     nan.up.weight.data[0, 0, 0, 0, 0] = float("nan")
-    keep("weights_nan.pt", saved(torch.jit.script(nan)), "B", "1 NaN")
+    keep("weights_nan.pt", saved(torch.jit.script(nan)), "B", "-")
 
     buffer = io.BytesIO()
     torch.save(BFunctional(), buffer)
@@ -771,6 +848,8 @@ def main(folder):
             script = torch.jit.freeze(script)
         keep(f"RNetwork_{way}.pt", saved(script), "refuse",
              "aten::" if way == "frozen" else "--submodule")
+    keep_all(LATER_CASES)
+    keep("weights_views.pt", saved(torch.jit.script(with_views(BFunctional()).eval())), "B", "-")
     with open(os.path.join(folder, "expect.txt"), "w") as file:
         file.write("\n".join(lines) + "\n")
 

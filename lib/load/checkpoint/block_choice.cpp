@@ -178,7 +178,6 @@ void take_bias(const StoredTensor& weight, const StoredTensor* bias, LoadedModel
   model->bias = floats_of(*bias);
   model->has_bias = true;
   model->bias_name = bias->name;
-  module::note_non_finite("bias", model->bias, model);
 }
 
 void take_subtrahend(const StoredTensor* subtrahend, LoadedModel* model) {
@@ -223,7 +222,6 @@ LoadedModel choose_block(const TensorFile& file, const volup_load_options& optio
   take_bias(weight, bias, &model);
   if (subtracts) take_subtrahend(subtrahend, &model);
   model.weight = floats_of(weight);
-  module::note_non_finite("weight", model.weight, &model);
 
   for (const StoredTensor& tensor : file.tensors) {
     if (&tensor != &weight && &tensor != bias && &tensor != subtrahend) {

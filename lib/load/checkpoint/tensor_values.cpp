@@ -63,18 +63,16 @@ bool is_dense(const StoredTensor& tensor) {
 }
 
 template <typename Stored, typename Convert>
-std::vector<float> converted(const StoredTensor& tensor, const char* storage,
-                             const Convert& convert) {
-  std::vector<float> values;
-  values.reserve(static_cast<size_t>(product(tensor.shape)));
-  each_element(tensor,
-               [&](int64_t index) { values.push_back(convert(element<Stored>(storage, index))); });
+module::Floats converted(const StoredTensor& tensor, const char* storage, const Convert& convert) {
+  module::Floats values(static_cast<size_t>(product(tensor.shape)));
+  float* next = values.data();
+  each_element(tensor, [&](int64_t index) { *next++ = convert(element<Stored>(storage, index)); });
   return values;
 }
 
-std::vector<float> from_float64(const StoredTensor& tensor, const char* storage) {
+module::Floats from_float64(const StoredTensor& tensor, const char* storage) {
   int64_t overflows = 0;
-  std::vector<float> values = converted<double>(tensor, storage, [&overflows](double wide) {
+  module::Floats values = converted<double>(tensor, storage, [&overflows](double wide) {
     const float narrow = static_cast<float>(wide);
     overflows += std::isinf(narrow) && std::isfinite(wide);
     return narrow;
@@ -93,7 +91,7 @@ bool is_float(const StoredTensor& tensor) {
                                     tensor.dtype == "bfloat16" || tensor.dtype == "float64");
 }
 
-std::vector<float> floats_of(const StoredTensor& tensor) {
+module::Floats floats_of(const StoredTensor& tensor) {
   if (!is_float(tensor)) {
     refuse_unsupported("type of " + quoted(tensor.name) + ": got " +
                        (tensor.special.empty() ? tensor.dtype : tensor.special) +
@@ -122,8 +120,8 @@ std::vector<float> floats_of(const StoredTensor& tensor) {
   }
   if (tensor.dtype == "float64") return from_float64(tensor, first);
   if (is_dense(tensor)) {
-    std::vector<float> values(static_cast<size_t>(product(tensor.shape)));
-    if (!values.empty()) {
+    module::Floats values(static_cast<size_t>(product(tensor.shape)));
+    if (values.size() != 0) {
       std::memcpy(values.data(), first + tensor.offset * tensor.element_size,
                   static_cast<size_t>(bytes));
     }

@@ -4,9 +4,8 @@
 #ifndef VOLUP_LOAD_CHECKPOINT_TENSOR_VALUES_H_
 #define VOLUP_LOAD_CHECKPOINT_TENSOR_VALUES_H_
 
-#include <vector>
-
 #include "load/checkpoint/tensor_file.h"
+#include "load/module_floats.h"
 
 namespace volup::checkpoint {
 
@@ -15,7 +14,7 @@ bool is_float(const StoredTensor& tensor);
 
 // Elements in order. Throws module::Refusal, naming the tensor: another type, fewer stored elements
 // than it has itself, a float64 beyond float32.
-std::vector<float> floats_of(const StoredTensor& tensor);
+module::Floats floats_of(const StoredTensor& tensor);
 
 }  // namespace volup::checkpoint
 

@@ -38,10 +38,10 @@ Axes axes_of(const std::vector<int64_t>& shape, Layout layout) {
   return {shape[4], shape[3], {shape[0], shape[1], shape[2]}};
 }
 
-std::vector<float> from_keras(const std::vector<float>& values, const Axes& axes) {
+module::Floats from_keras(const module::Floats& values, const Axes& axes) {
   const auto in = static_cast<size_t>(axes.in), out = static_cast<size_t>(axes.out_of_group);
   const size_t taps = values.size() / (in * out);
-  std::vector<float> ordered(values.size());
+  module::Floats ordered(values.size());
   size_t next = 0;
   for (size_t i = 0; i < in; ++i) {
     for (size_t o = 0; o < out; ++o) {

@@ -384,7 +384,7 @@ std::optional<FloatDataset> read_floats(hid_t dataset, const std::string& path,
   const uint64_t bytes = static_cast<uint64_t>(count) * H5Tget_size(type.get());
   if (!storage_is_sound(dataset, path, bytes, file_size, faults)) return std::nullopt;
 
-  out.values.resize(static_cast<size_t>(count));
+  out.values = module::Floats(static_cast<size_t>(count));
   if (out.dtype != "float64") {
     need_ok(H5Dread(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, out.values.data()),
             path.c_str());

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "load/module_floats.h"
+
 namespace volup::hdf5 {
 
 // An HDF5 identifier, closed by H5Idec_ref or by a function of its own.
@@ -104,7 +106,7 @@ Handle open_object(const Place& place, const char* name, H5I_type_t type, Faults
 // A dataset of floats, converted to float32. Empty with a fault where its type, shape or storage
 // is not sound; shape is what the geometry says, or empty where the geometry is not known.
 struct FloatDataset {
-  std::vector<float> values;
+  module::Floats values;
   std::string dtype;
 };
 std::optional<FloatDataset> read_floats(hid_t dataset, const std::string& path,

@@ -74,12 +74,20 @@ Handle group(hid_t file, const char* name) {
   return made(H5Gcreate2(file, name, H5P_DEFAULT, plist.get(), H5P_DEFAULT), name);
 }
 
-// Numbers lie in one chunk, which the fletcher32 filter gives a checksum; a chunk has a limit.
+// The fletcher32 filter gives each chunk a checksum. HDF5 reads a chunk into memory of its own
+// before it copies it to its reader's, so chunks are no larger than the 1 MiB of its chunk cache:
+// whole slices along the axes that the first ones leave room for.
 void set_checksum(hid_t plist, hid_t stored, const std::vector<hsize_t>& shape, const char* name) {
+  constexpr hsize_t kLimit = hsize_t{1} << 20;
+  std::vector<hsize_t> chunk = shape;
   hsize_t bytes = H5Tget_size(stored);
-  for (const hsize_t size : shape) bytes *= size;
-  if (bytes >= hsize_t{1} << 31) return;
-  wrote(H5Pset_chunk(plist, static_cast<int>(shape.size()), shape.data()), name);
+  for (size_t axis = shape.size(); axis-- > 0;) {
+    const hsize_t most = std::max<hsize_t>(kLimit / bytes, 1);
+    const hsize_t pieces = (shape[axis] + most - 1) / most;
+    chunk[axis] = (shape[axis] + pieces - 1) / pieces;  // alike, so that the last is not empty
+    bytes *= chunk[axis];
+  }
+  wrote(H5Pset_chunk(plist, static_cast<int>(chunk.size()), chunk.data()), name);
   wrote(H5Pset_fletcher32(plist), name);
 }
 

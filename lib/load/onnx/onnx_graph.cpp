@@ -8,9 +8,9 @@
 #include <map>
 #include <set>
 
+#include "load/formula/epilogue_match.h"
 #include "load/onnx/onnx_operations.h"
 #include "load/onnx/onnx_tensor.h"
-#include "load/torchscript/epilogue_match.h"
 
 namespace volup::onnx_file {
 namespace {
@@ -63,7 +63,7 @@ class Reader {
       refuse_unsupported("output " + quoted(graph_.output(0).name()) +
                          ": got a constant or transposed axes, need the block's result");
     }
-    const torchscript::EpilogueMatch match = torchscript::match_epilogue(result.expression);
+    const formula::EpilogueMatch match = formula::match_epilogue(result.expression);
     check_inputs(match);
     return take(match);
   }
@@ -121,7 +121,7 @@ class Reader {
   }
 
   // Every input has its place, and what is added has the shape of what it is added to.
-  void check_inputs(const torchscript::EpilogueMatch& match) {
+  void check_inputs(const formula::EpilogueMatch& match) {
     for (size_t i = 0; i < names_.size(); ++i) {
       const int index = static_cast<int>(i);
       if (index != match.x && index != match.add) {
@@ -157,7 +157,12 @@ class Reader {
     }
   }
 
-  LoadedModel take(const torchscript::EpilogueMatch& match) {
+  // The model is the caller's to take from; nothing looks at the tensor afterwards.
+  static module::Floats take(const onnx::TensorProto& tensor) {
+    return take_floats(const_cast<onnx::TensorProto*>(&tensor));
+  }
+
+  LoadedModel take(const formula::EpilogueMatch& match) {
     const Convolution& convolution =
         operations_.convolutions[static_cast<size_t>(match.convolution)];
     LoadedModel model;
@@ -167,8 +172,8 @@ class Reader {
     for (char& c : model.producer) c = static_cast<unsigned char>(c) < 0x20 ? '?' : c;
     model.geometry = convolution.geometry;
     model.epilogue = match.epilogue;
-    model.weight = read_floats(*convolution.weight);
     model.weight_dtype = float_name(*convolution.weight);
+    model.weight = take(*convolution.weight);
     model.weight_name = convolution.weight_name;
     if (convolution.bias) {
       const std::vector<int64_t> shape = shape_of(*convolution.bias);
@@ -177,7 +182,7 @@ class Reader {
                            to_text(model.geometry.out_channels) + "] (tensor " +
                            quoted(convolution.bias_name) + ")");
       }
-      model.bias = read_floats(*convolution.bias);
+      model.bias = take(*convolution.bias);
       model.bias_name = convolution.bias_name;
       model.has_bias = true;
     }
@@ -191,7 +196,7 @@ class Reader {
 
   const onnx::ModelProto& model_;
   const onnx::GraphProto& graph_;
-  torchscript::ExpressionPool pool_;
+  formula::ExpressionPool pool_;
   std::vector<std::vector<int64_t>> shapes_;
   Operations operations_;
   std::vector<std::string> names_;  // of the inputs
@@ -201,6 +206,6 @@ class Reader {
 
 }  // namespace
 
-LoadedModel read_onnx(const onnx::ModelProto& model) { return Reader(model).run(); }
+LoadedModel read_onnx(onnx::ModelProto* model) { return Reader(*model).run(); }
 
 }  // namespace volup::onnx_file

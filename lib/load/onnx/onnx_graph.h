@@ -15,8 +15,8 @@ namespace volup::onnx_file {
 inline constexpr int64_t kOldestOpset = 11;
 inline constexpr int64_t kNewestOpset = 28;
 
-// Throws module::Refusal.
-module::LoadedModel read_onnx(const onnx::ModelProto& model);
+// Takes the weights out of the model, which is left without them. Throws module::Refusal.
+module::LoadedModel read_onnx(onnx::ModelProto* model);
 
 }  // namespace volup::onnx_file
 

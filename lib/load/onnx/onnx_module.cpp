@@ -52,10 +52,8 @@ int32_t load(const volup_module_source* source, const volup_load_options* option
     {
       onnx::ModelProto model;
       parse(source->data, source->size, &model);
-      loaded = read_onnx(model);
+      loaded = read_onnx(&model);
     }
-    module::note_non_finite("weight", loaded.weight, &loaded);
-    module::note_non_finite("bias", loaded.bias, &loaded);
     *out = module::to_abi(std::move(loaded));
   });
 }

@@ -14,14 +14,14 @@
 #include <string>
 #include <vector>
 
-#include "load/torchscript/expression.h"
+#include "load/formula/expression.h"
 #include "volup/volup.h"
 
 namespace volup::onnx_file {
 
-using torchscript::Expression;
-using torchscript::ExpressionPool;
-using torchscript::Site;
+using formula::Expression;
+using formula::ExpressionPool;
+using formula::Site;
 
 using AxisOrder = std::array<int64_t, 5>;
 inline constexpr AxisOrder kInOrder = {0, 1, 2, 3, 4};

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <memory>
 
 #include "load/module_support.h"
 
@@ -173,18 +174,26 @@ std::string type_name(int32_t type) {
              : "type " + to_text(type);
 }
 
-std::vector<float> read_floats(const TensorProto& tensor) {
+module::Floats take_floats(TensorProto* taken) {
+  const TensorProto& tensor = *taken;
   if (float_name(tensor).empty()) {
     refuse_unsupported("type: got " + type_name(tensor.data_type()) +
                        ", need float16, bfloat16, float32 or float64" + where(tensor));
   }
   check_stored(tensor);
   const int64_t count = count_of(tensor);
-  std::vector<float> values(static_cast<size_t>(count));
-  if (tensor.data_type() == TensorProto::FLOAT && tensor.has_raw_data()) {
-    if (count > 0) std::memcpy(values.data(), tensor.raw_data().data(), tensor.raw_data().size());
+  if (tensor.data_type() == TensorProto::FLOAT && tensor.has_raw_data() && count > 0) {
+    const std::shared_ptr<std::string> kept(taken->release_raw_data());
+    auto* const first = reinterpret_cast<float*>(kept->data());
+    // A text keeps its bytes where new floats might be, but for a short one.
+    if (reinterpret_cast<uintptr_t>(first) % alignof(float) == 0) {
+      return {kept, first, static_cast<size_t>(count)};
+    }
+    module::Floats values(static_cast<size_t>(count));
+    std::memcpy(values.data(), kept->data(), kept->size());
     return values;
   }
+  module::Floats values(static_cast<size_t>(count));
   int64_t overflows = 0;
   for (int64_t i = 0; i < count; ++i) {
     const double wide = element(tensor, i);

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "load/module_floats.h"
+
 namespace volup::onnx_file {
 
 // Sizes of a tensor, each 0 or more, and how many elements they make. Refuses others.
@@ -24,7 +26,8 @@ std::string float_name(const onnx::TensorProto& tensor);
 std::string type_name(int32_t type);
 
 // As float32. Refuses types that are no floats, values beyond float32, and sizes that do not fit.
-std::vector<float> read_floats(const onnx::TensorProto& tensor);
+// What the tensor stores as they are is taken out of it.
+module::Floats take_floats(onnx::TensorProto* tensor);
 
 // One element of whatever type as a number; nothing for other counts and types.
 std::optional<double> read_number(const onnx::TensorProto& tensor);

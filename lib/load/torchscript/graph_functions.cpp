@@ -71,6 +71,11 @@ GraphValue Operations::div(const Call& call) {
   return fresh(pool_.divide(a, b, call.site));
 }
 
+GraphValue Operations::reciprocal(const Call& call) {
+  const Expression* const a = self(call);
+  return a ? fresh(pool_.divide(pool_.constant(1), a, call.site)) : unsuited(call);
+}
+
 GraphValue Operations::neg(const Call& call) {
   const Expression* const a = self(call);
   if (!a) return unsuited(call);
@@ -94,6 +99,11 @@ GraphValue Operations::pow(const Call& call) {
 GraphValue Operations::sigmoid(const Call& call) {
   const Expression* const a = self(call);
   return a ? fresh(pool_.sigmoid(a, call.site)) : unsuited(call);
+}
+
+GraphValue Operations::exp(const Call& call) {
+  const Expression* const a = self(call);
+  return a ? fresh(pool_.exponential(a, call.site)) : unsuited(call);
 }
 
 GraphValue Operations::silu(const Call& call) {

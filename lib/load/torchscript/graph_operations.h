@@ -70,10 +70,12 @@ class Operations {
   GraphValue rsub(const Call& call);
   GraphValue mul(const Call& call);
   GraphValue div(const Call& call);
+  GraphValue reciprocal(const Call& call);
   GraphValue neg(const Call& call);
   GraphValue square(const Call& call);
   GraphValue pow(const Call& call);
   GraphValue sigmoid(const Call& call);
+  GraphValue exp(const Call& call);
   GraphValue silu(const Call& call);
   GraphValue hardswish(const Call& call);
   GraphValue hardsigmoid(const Call& call);

@@ -12,10 +12,14 @@
 #include <string>
 #include <vector>
 
-#include "load/torchscript/expression.h"
+#include "load/formula/expression.h"
 #include "volup/volup.h"
 
 namespace volup::torchscript {
+
+using formula::Expression;
+using formula::ExpressionPool;
+using formula::Site;
 
 // The content of a tensor. Values that alias share one cell, so what is done in place to one is
 // seen through all; a view of another shape has a cell of its own and knows its base.

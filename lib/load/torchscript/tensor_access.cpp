@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "load/module_support.h"
 
@@ -70,7 +71,7 @@ std::string type_name(const at::Tensor& tensor) {
   }
 }
 
-std::vector<float> floats_of(const at::Tensor& tensor, const char* what) {
+module::Floats floats_of(const at::Tensor& tensor, const char* what) {
   if (const std::string fault = tensor_fault(tensor); !fault.empty()) {
     refuse_unreadable(std::string("damaged TorchScript archive: got ") + fault +
                       ", need a dense tensor (" + what + ")");
@@ -91,8 +92,16 @@ std::vector<float> floats_of(const at::Tensor& tensor, const char* what) {
   }
   const at::Tensor dense = tensor.detach().contiguous();
   const at::Tensor narrow = dense.to(at::kFloat).contiguous();
-  const float* const first = narrow.data_ptr<float>();
-  std::vector<float> values(first, first + narrow.numel());
+  const auto count = static_cast<size_t>(narrow.numel());
+  module::Floats values;
+  if (narrow.storage().nbytes() == count * sizeof(float)) {
+    const auto kept = std::make_shared<at::Tensor>(narrow);
+    values = module::Floats(kept, kept->data_ptr<float>(), count);
+  } else {
+    // A part of a storage would keep all of it.
+    values = module::Floats(count);
+    std::copy_n(narrow.data_ptr<float>(), count, values.data());
+  }
   if (dense.scalar_type() == at::kDouble) {
     const double* const wide = dense.data_ptr<double>();
     int64_t overflows = 0;

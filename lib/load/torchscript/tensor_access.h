@@ -10,7 +10,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
+
+#include "load/module_floats.h"
 
 namespace volup::torchscript {
 
@@ -20,8 +21,9 @@ std::string tensor_fault(const at::Tensor& tensor);
 // The value of a tensor of one element; empty for any other.
 std::optional<double> one_element(const at::Tensor& tensor);
 
-// Elements in order, as float32. Throws module::Refusal, naming the tensor by what.
-std::vector<float> floats_of(const at::Tensor& tensor, const char* what);
+// Elements in order, as float32; where they lie, if they are so there. Throws module::Refusal,
+// naming the tensor by what.
+module::Floats floats_of(const at::Tensor& tensor, const char* what);
 
 // "float32", "float16", "bfloat16", "float64"; empty for others.
 std::string type_name(const at::Tensor& tensor);

@@ -13,9 +13,9 @@
 #include <optional>
 #include <string>
 
+#include "load/formula/epilogue_match.h"
 #include "load/module_support.h"
 #include "load/torchscript/archive_check.h"
-#include "load/torchscript/epilogue_match.h"
 #include "load/torchscript/graph_reader.h"
 #include "load/torchscript/submodule.h"
 #include "load/torchscript/tensor_access.h"
@@ -23,6 +23,7 @@
 namespace volup::torchscript {
 namespace {
 
+using formula::EpilogueMatch;
 using module::LoadedModel;
 using module::refuse_unreadable;
 using module::refuse_unsupported;
@@ -108,7 +109,7 @@ Reading read_and_match(const torch::jit::Module& module, bool optional_given) {
     ExpressionPool pool;
     Reading reading;
     reading.facts = read_graph(module, optional_given, &pool);
-    reading.match = match_epilogue(reading.facts.result);
+    reading.match = formula::match_epilogue(reading.facts.result);
     return reading;
   });
 }
@@ -219,7 +220,6 @@ void take_weights(const Convolution& convolution, LoadedModel* model) {
   check_geometry(model->geometry);
   model->weight_dtype = type_name(convolution.weight);
   model->weight = floats_of(convolution.weight, "weight");
-  module::note_non_finite("weight", model->weight, model);
   if (!convolution.has_bias) return;
   const at::Tensor& bias = convolution.bias;
   if (bias.dim() != 1 || bias.size(0) != model->geometry.out_channels) {
@@ -228,7 +228,6 @@ void take_weights(const Convolution& convolution, LoadedModel* model) {
   }
   model->bias = floats_of(bias, "bias");
   model->has_bias = true;
-  module::note_non_finite("bias", model->bias, model);
 }
 
 // The weight's and the bias' names, and those of the parameters and buffers that the result does

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Matches what a graph returns against volup's epilogues, by what is computed. A new epilogue is
-// one more matcher here. No libtorch.
-#ifndef VOLUP_LOAD_TORCHSCRIPT_EPILOGUE_MATCH_H_
-#define VOLUP_LOAD_TORCHSCRIPT_EPILOGUE_MATCH_H_
+// one more matcher here. No graph library here.
+#ifndef VOLUP_LOAD_FORMULA_EPILOGUE_MATCH_H_
+#define VOLUP_LOAD_FORMULA_EPILOGUE_MATCH_H_
 
 #include <string>
 #include <vector>
 
-#include "load/torchscript/expression.h"
+#include "load/formula/expression.h"
 #include "volup/volup.h"
 
-namespace volup::torchscript {
+namespace volup::formula {
 
 struct EpilogueMatch {
   volup_epilogue epilogue{};
@@ -25,6 +25,6 @@ struct EpilogueMatch {
 // the source, and what was expected.
 EpilogueMatch match_epilogue(const Expression* result);
 
-}  // namespace volup::torchscript
+}  // namespace volup::formula
 
-#endif  // VOLUP_LOAD_TORCHSCRIPT_EPILOGUE_MATCH_H_
+#endif  // VOLUP_LOAD_FORMULA_EPILOGUE_MATCH_H_

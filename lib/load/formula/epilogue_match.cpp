@@ -4,7 +4,7 @@
 //
 // A matcher knows its formula's stages from the convolution on. It is asked about every expression
 // of the graph in the graph's order, so that a refusal names the first one that is no stage.
-#include "load/torchscript/epilogue_match.h"
+#include "load/formula/epilogue_match.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +13,7 @@
 
 #include "load/module_support.h"
 
-namespace volup::torchscript {
+namespace volup::formula {
 namespace {
 
 using module::refuse_unsupported;
@@ -323,4 +323,4 @@ EpilogueMatch match_epilogue(const Expression* result) {
   return match;
 }
 
-}  // namespace volup::torchscript
+}  // namespace volup::formula

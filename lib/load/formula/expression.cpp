@@ -2,13 +2,13 @@
 //
 // Expressions in a normal form; see expression.h. Arithmetic on constants is in double: the float32
 // that the model computes with is what remains of it.
-#include "load/torchscript/expression.h"
+#include "load/formula/expression.h"
 
 #include <algorithm>
 #include <bit>
 #include <set>
 
-namespace volup::torchscript {
+namespace volup::formula {
 namespace {
 
 void append(std::string* key, int64_t value) {
@@ -157,6 +157,12 @@ const Expression* ExpressionPool::multiply(const Expression* a, const Expression
 }
 
 const Expression* ExpressionPool::divide(const Expression* a, const Expression* b, Site site) {
+  const bool is_one_more = b->kind == Expression::kSum && b->value == 1 && b->terms.size() == 1 &&
+                           b->terms[0].factor == 1;
+  if (is_one_more && b->terms[0].expression->kind == Expression::kExp) {
+    const Expression* const t = add(constant(0), b->terms[0].expression->operand, -1, site);
+    return multiply(a, sigmoid(t, site), site);
+  }
   if (b->kind != Expression::kConstant || b->value == 0) {
     return other({a, b}, "a division by other than a constant", std::move(site));
   }
@@ -183,6 +189,12 @@ const Expression* ExpressionPool::softmax(const Expression* a, Site site) {
 
 const Expression* ExpressionPool::sigmoid(const Expression* a, Site site) {
   Expression expression = made(Expression::kSigmoid, std::move(site));
+  expression.operand = a;
+  return intern(std::move(expression));
+}
+
+const Expression* ExpressionPool::exponential(const Expression* a, Site site) {
+  Expression expression = made(Expression::kExp, std::move(site));
   expression.operand = a;
   return intern(std::move(expression));
 }
@@ -238,4 +250,4 @@ std::vector<const Expression*> reachable(const Expression* root) {
   return out;
 }
 
-}  // namespace volup::torchscript
+}  // namespace volup::formula

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a graph computes, as expressions in a normal form: sums and products are flat and without
-// order, constants are folded, equal expressions are one object. Built by graph_reader.cpp, matched
-// by epilogue_match.cpp. No libtorch here.
-#ifndef VOLUP_LOAD_TORCHSCRIPT_EXPRESSION_H_
-#define VOLUP_LOAD_TORCHSCRIPT_EXPRESSION_H_
+// order, constants are folded, equal expressions are one object. Built by the readers of
+// TorchScript and ONNX graphs, matched by epilogue_match.cpp. None of their libraries here.
+#ifndef VOLUP_LOAD_FORMULA_EXPRESSION_H_
+#define VOLUP_LOAD_FORMULA_EXPRESSION_H_
 
 #include <cstdint>
 #include <map>
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace volup::torchscript {
+namespace volup::formula {
 
 // Where an expression comes from, for messages.
 struct Site {
@@ -31,6 +31,7 @@ struct Expression {
     kLogSumExp,  // of operand over channels; keeps the axis if keeps_axis
     kSoftmax,    // of operand over channels
     kSigmoid,    // of operand
+    kExp,        // of operand; no stage of a formula, but a part of a sigmoid spelled out
     kClamp,      // operand between low and high
     kOther       // anything that volup does not compute; why says more
   };
@@ -68,10 +69,12 @@ class ExpressionPool {
   // a + factor * b
   const Expression* add(const Expression* a, const Expression* b, double factor, Site site);
   const Expression* multiply(const Expression* a, const Expression* b, Site site);
+  // a / (1 + exp(-t)) is a * sigmoid(t).
   const Expression* divide(const Expression* a, const Expression* b, Site site);
   const Expression* log_sum_exp(const Expression* a, bool keeps_axis, Site site);
   const Expression* softmax(const Expression* a, Site site);
   const Expression* sigmoid(const Expression* a, Site site);
+  const Expression* exponential(const Expression* a, Site site);
   const Expression* clamp(const Expression* a, double low, double high, Site site);
   const Expression* other(std::vector<const Expression*> operands, std::string why, Site site);
 
@@ -85,6 +88,6 @@ class ExpressionPool {
 // Every expression that root is computed from, root included, in order of creation.
 std::vector<const Expression*> reachable(const Expression* root);
 
-}  // namespace volup::torchscript
+}  // namespace volup::formula
 
-#endif  // VOLUP_LOAD_TORCHSCRIPT_EXPRESSION_H_
+#endif  // VOLUP_LOAD_FORMULA_EXPRESSION_H_
