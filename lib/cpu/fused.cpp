@@ -61,7 +61,8 @@ Result<size_t> CpuFusedKernel::workspace_bytes(const Problem& problem,
 // The order of steps is the model's; the blocks depend on the vectors that a row fills.
 std::string CpuFusedKernel::pack_key(const Problem& problem, const DeviceProperties& device) const {
   const auto plan = plan_fused(problem, device, kNoLimit);
-  return plan.ok() ? cat("blocks of ", plan->block_channels) : std::string();
+  return plan.ok() ? cat(plan->pairs ? "pairs, " : "", "blocks of ", plan->block_channels)
+                   : std::string();
 }
 
 Result<std::vector<std::byte>> CpuFusedKernel::pack(const Model& model, const Problem& problem,

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "cpu/fused_pairs-inl.h"
 #include "cpu/fused_plan.h"
 #include "cpu/fused_simd.h"
 #include "cpu/fused_sums-inl.h"
@@ -32,6 +33,7 @@ class TaskInput {
       : t_(task),
         p_(*task.plan),
         io_(p_.problem.io),
+        stride_(p_.x.stride),
         runs_(reinterpret_cast<FusedRun*>(task.scratch + p_.runs_at)) {
     int64_t rest = task.task;
     const auto take = [&rest](int64_t count) {
@@ -54,7 +56,8 @@ class TaskInput {
     const int64_t first = qx_ + p_.x.first_delta;  // may be negative
     const int64_t before = std::clamp<int64_t>(-first, 0, p_.pitch);
     const int64_t count = std::clamp<int64_t>(p_.x.in - first - before, 0, p_.pitch - before);
-    const bool bounds = reduces_channels(p_.problem.epilogue.kind);
+    const bool bounds = p_.base_2;
+    const bool simple = io_ == DType::kFp32 && before == 0 && count % kLanes == 0;
     VI largest = hn::Zero(DI());  // as bits: NaN and infinity are larger than every number
     for (int64_t plane = 0; plane < planes; ++plane) {
       const int64_t iz = qz_ + p_.z.slot_delta[static_cast<size_t>(plane)];
@@ -65,9 +68,14 @@ class TaskInput {
           const int64_t iy = qy_ + slot_delta(slot);
           if (iy < 0 || iy >= p_.y.in) continue;
           float* to = t_.scratch + ((slot * planes + plane) * inputs + ci) * p_.pitch;
-          std::fill(to, to + before, 0.0f);
-          load_row(io_, t_.x, (image + iy) * p_.x.in + first + before, count, to + before);
-          std::fill(to + before + count, to + p_.pitch, 0.0f);
+          const int64_t from = (image + iy) * p_.x.in + first + before;
+          if (simple) {
+            copy_vectors(static_cast<const float*>(t_.x) + from, count, p_.pitch, to);
+          } else {
+            std::fill(to, to + before, 0.0f);
+            load_row(io_, t_.x, from, count, to + before);
+            std::fill(to + before + count, to + p_.pitch, 0.0f);
+          }
           if (bounds) largest = hn::Max(largest, largest_magnitude(to));
         }
       }
@@ -78,6 +86,14 @@ class TaskInput {
       // False for NaN.
       in_range_ = bound[0] + bound[1] * magnitude < 100.0f;
     }
+  }
+
+  // count floats, then zeros up to pitch; both multiples of kLanes.
+  static HWY_INLINE void copy_vectors(const float* from, int64_t count, int64_t pitch, float* to) {
+    const D d;
+    int64_t i = 0;
+    for (; i < count; i += kLanes) hn::Store(hn::LoadU(d, from + i), d, to + i);
+    for (; i < pitch; i += kLanes) hn::Store(hn::Zero(d), d, to + i);
   }
 
   VI largest_magnitude(const float* row) const {
@@ -150,45 +166,95 @@ class TaskInput {
     int64_t channel = 0;  // floats from channel to channel
     int64_t row = 0;      // floats from row to row
     float* per_column = nullptr;
+    int64_t phase = 0;  // floats from phase to phase along W of both
   };
 
-  // The sums of a block for phase rx over base rows from `row` on, which have the same runs: the
-  // whole tile, or one vector of it. packed: bias and weights as pack_fused lays them out.
+  // The sums of a block for all phases along W over base rows from `row` on, which have the same
+  // runs: the whole tile, or one vector of it. packed: bias and weights as pack_fused lays them
+  // out.
   template <Then kThen>
-  void sum(const FusedBlock& block, const float* packed, int64_t rx, int64_t row, int64_t rows,
+  void sum(const FusedBlock& block, const float* packed, int64_t row, int64_t rows,
            const Place& place, int only = -1) {
-    const int64_t inputs = p_.problem.geometry.in_per_group();
+    if (p_.pairs) {
+      sum_pairs<kThen>(block, packed, row, rows, place, Finish(p_.problem.epilogue), only);
+    } else {
+      sum_phases<kThen>(block, packed, row, rows, place, only);
+    }
+  }
+
+  template <Then kThen>
+  void sum_phases(const FusedBlock& block, const float* packed, int64_t row, int64_t rows,
+                  Place place, int only = -1) {
+    for (int64_t rx = 0; rx < stride_; ++rx) {
+      sum_phase<kThen>(block, packed, rx, row, rows, place, only);
+      if (place.sums != nullptr) place.sums += place.phase;
+      if (place.per_column != nullptr) place.per_column += place.phase;
+    }
+  }
+
+  template <Then kThen>
+  void sum_phase(const FusedBlock& block, const float* packed, int64_t rx, int64_t row,
+                 int64_t rows, const Place& place, int only) {
     const int64_t tap_rows = int64_t{tz_end_ - tz_} * (ty_end_ - ty_);
+    const int64_t inputs = p_.problem.geometry.in_per_group();
     const int64_t step = first_step_ + tap_rows * p_.x.begin(rx) * inputs;
+    const int64_t steps_per_row = (p_.x.end(rx) - p_.x.begin(rx)) * inputs;
+    SumsArguments a = arguments(block, packed, step, steps_per_row, 1, row, rows, place);
+    for_pieces(a, only, [&](int vectors) { sums_function<kThen>(block.count, vectors)(a); });
+  }
+
+  template <Then kThen>
+  void sum_pairs(const FusedBlock& block, const float* packed, int64_t row, int64_t rows,
+                 const Place& place, Finish finish, int only = -1) {
+    SumsArguments a = arguments(block, packed, first_step_, p_.problem.geometry.in_per_group(), 3,
+                                row, rows, place);
+    for_pieces(a, only, [&](int vectors) {
+      pairs_function<kThen>(block.count, vectors)(a, finish);
+      const int64_t outputs = 2 * int64_t{a.pieces} * vectors * kLanes;
+      if (finish.add != nullptr) finish.add += outputs;
+      if (finish.out != nullptr) finish.out += outputs;
+    });
+  }
+
+  SumsArguments arguments(const FusedBlock& block, const float* packed, int64_t step,
+                          int64_t steps_per_row, int64_t taps_per_step, int64_t row, int64_t rows,
+                          const Place& place) const {
     SumsArguments a;
     a.x = t_.scratch + row * p_.row_floats() + block.input_channel * p_.pitch;
     a.offset = p_.step_offset.data() + step;
-    a.weight = packed + block.weight + step * block.count;
+    a.weight = packed + block.weight + step * taps_per_step * block.count;
     a.bias = packed + block.channel;
     a.runs = runs_;
     a.run_count = run_count_;
-    a.steps_per_row = static_cast<int32_t>((p_.x.end(rx) - p_.x.begin(rx)) * inputs);
+    a.steps_per_row = static_cast<int32_t>(steps_per_row);
     a.rows = static_cast<int32_t>(rows);
+    a.pieces = 1;
     a.x_row = p_.row_floats();
     a.sums = place.sums;
     a.channel = place.channel;
     a.row = place.row;
+    a.phase = place.phase;
     a.per_column = place.per_column;
+    return a;
+  }
+
+  // Calls visit(vectors) for pieces of so many vectors each, with `a` where they begin.
+  template <typename Visit>
+  void for_pieces(SumsArguments& a, int only, const Visit& visit) const {
     if (only >= 0) {
       a.x += only * kLanes;
-      a.pieces = 1;
-      sums_function<kThen>(block.count, 1)(a);
+      visit(1);
       return;
     }
     int left = vectors_;
     for (int vectors = p_.vectors; left > 0; vectors /= 2) {
       a.pieces = left / vectors;
       if (a.pieces == 0) continue;
-      sums_function<kThen>(block.count, vectors)(a);
+      visit(vectors);
       const int64_t columns = int64_t{a.pieces} * vectors * kLanes;
       a.x += columns;
-      a.sums += columns;
-      a.per_column += columns;
+      if (a.sums != nullptr) a.sums += columns;
+      if (a.per_column != nullptr) a.per_column += columns;
       left -= a.pieces * vectors;
     }
   }
@@ -199,6 +265,7 @@ class TaskInput {
   int64_t n_, qz_, qy_, qx_;  // the sample, and the first base position
   int64_t columns_;           // base columns of this tile
   int vectors_;               // that hold them
+  int64_t stride_;            // along W
   bool in_range_ = false;     // logits in base 2 are below 100 in magnitude
 
  private:

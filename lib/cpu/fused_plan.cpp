@@ -14,6 +14,8 @@ namespace {
 constexpr int64_t kCopyFloats = 24 * 1024;
 // The sums of a tile should stay in the first-level cache beside the rows that they are made from.
 constexpr int64_t kSumFloats = 4 * 1024;
+// Those of the rows that softmax finishes together need not.
+constexpr int64_t kSoftmaxFloats = 16 * 1024;
 constexpr int64_t kLargestStride = 256;
 constexpr int64_t kLargestScratchFloats = int64_t{1} << 28;
 
@@ -55,6 +57,11 @@ int64_t reach(const ConvTranspose3d& g, int axis) {
   return (g.kernel[axis] - 1) * g.dilation[axis] / g.stride[axis] + 1;
 }
 
+bool has_pairs(const FusedAxis& x) {
+  return x.stride == 2 && x.end(0) == 1 && x.end(1) == 3 && x.delta[2] == x.delta[0] &&
+         x.delta[1] == x.delta[0] + 1;
+}
+
 void make_blocks(FusedPlan& plan) {
   const ConvTranspose3d& g = plan.problem.geometry;
   const int64_t per_group = g.out_per_group();
@@ -62,7 +69,10 @@ void make_blocks(FusedPlan& plan) {
   const int sums = fused_target(plan.isa).sums;
   // Two vectors along W share each weight's load; with few channels four do, so that enough sums
   // are under way to hide an FMA's latency.
-  if (columns == 1) {
+  if (plan.pairs) {
+    plan.vectors = columns == 1 ? 1 : 2;
+    plan.block_channels = sums / (2 * plan.vectors);
+  } else if (columns == 1) {
     plan.vectors = 1;
     plan.block_channels = 12;
   } else if (per_group <= sums / 4 && columns > 2) {
@@ -86,19 +96,32 @@ void make_blocks(FusedPlan& plan) {
   }
 }
 
-// Calls visit(tz, ty, tx) for the taps in the order of the steps.
+// Calls visit(tz, ty, tx, ci) for the taps and channels in of a group in the order of the steps.
 template <typename Visit>
-void for_each_tap(const FusedPlan& plan, const Visit& visit) {
+void for_each_product(const FusedPlan& plan, const Visit& visit) {
+  const int64_t inputs = plan.problem.geometry.in_per_group();
   for (int64_t rz = 0; rz < plan.z.stride; ++rz) {
-    if (plan.z.begin(rz) == plan.z.end(rz)) continue;
     for (int64_t ry = 0; ry < plan.y.stride; ++ry) {
-      if (plan.y.begin(ry) == plan.y.end(ry)) continue;
-      for (int64_t rx = 0; rx < plan.x.stride; ++rx) {
+      const auto for_each_row = [&](const auto& visit_row) {
         for (int32_t tz = plan.z.begin(rz); tz < plan.z.end(rz); ++tz) {
-          for (int32_t ty = plan.y.begin(ry); ty < plan.y.end(ry); ++ty) {
-            for (int32_t tx = plan.x.begin(rx); tx < plan.x.end(rx); ++tx) visit(tz, ty, tx);
-          }
+          for (int32_t ty = plan.y.begin(ry); ty < plan.y.end(ry); ++ty) visit_row(tz, ty);
         }
+      };
+      if (plan.pairs) {
+        for_each_row([&](int32_t tz, int32_t ty) {
+          for (int64_t ci = 0; ci < inputs; ++ci) {
+            for (const int32_t tx : {0, 2, 1}) visit(tz, ty, tx, ci);
+          }
+        });
+        continue;
+      }
+      if (plan.z.begin(rz) == plan.z.end(rz) || plan.y.begin(ry) == plan.y.end(ry)) continue;
+      for (int64_t rx = 0; rx < plan.x.stride; ++rx) {
+        for_each_row([&](int32_t tz, int32_t ty) {
+          for (int32_t tx = plan.x.begin(rx); tx < plan.x.end(rx); ++tx) {
+            for (int64_t ci = 0; ci < inputs; ++ci) visit(tz, ty, tx, ci);
+          }
+        });
       }
     }
   }
@@ -112,14 +135,13 @@ int32_t phase_of(const FusedAxis& axis, int32_t tap) {
 void make_steps(FusedPlan& plan) {
   const ConvTranspose3d& g = plan.problem.geometry;
   const auto planes = static_cast<int64_t>(plan.z.slot_delta.size());
-  for_each_tap(plan, [&](int32_t tz, int32_t ty, int32_t tx) {
+  for_each_product(plan, [&](int32_t tz, int32_t ty, int32_t tx, int64_t ci) {
+    if (plan.pairs && tx != 0) return;
     const int64_t row =
         plan.y.slot[static_cast<size_t>(ty)] * planes + plan.z.slot[static_cast<size_t>(tz)];
-    for (int64_t ci = 0; ci < g.in_per_group(); ++ci) {
-      const int64_t offset =
-          (row * g.in_channels + ci) * plan.pitch + plan.x.slot[static_cast<size_t>(tx)];
-      plan.step_offset.push_back(static_cast<int32_t>(offset));
-    }
+    const int64_t offset =
+        (row * g.in_channels + ci) * plan.pitch + plan.x.slot[static_cast<size_t>(tx)];
+    plan.step_offset.push_back(static_cast<int32_t>(offset));
   });
 }
 
@@ -137,15 +159,23 @@ void lay_out(FusedPlan& plan, int64_t band, int64_t tile) {
   plan.pitch = round_up(tile + static_cast<int64_t>(plan.x.slot_delta.size()) - 1, plan.lanes);
   const int64_t rows = static_cast<int64_t>(plan.y.slot_delta.size()) + band - 1;
   constexpr int64_t kLine = 16;
-  const bool coupled = couples_channels(plan.problem.epilogue.kind);
+  const EpilogueKind kind = plan.problem.epilogue.kind;
   const int64_t row_sums = channels_at_once(plan) * plan.x.stride * tile;
-  const int64_t group_sums = row_sums * (coupled ? 1 : plan.y.stride);
-  plan.group = coupled ? 1 : std::clamp(kSumFloats / group_sums, int64_t{1}, band);
+  const int64_t base_row_sums = row_sums * plan.y.stride;
+  if (!couples_channels(kind)) {
+    plan.group = std::clamp(kSumFloats / base_row_sums, int64_t{1}, band);
+  } else if (plan.pairs && !reduces_channels(kind)) {
+    plan.group = std::clamp(kSoftmaxFloats / base_row_sums, int64_t{1}, band);
+  } else {
+    plan.group = 1;
+  }
+  const bool whole_base_rows = !couples_channels(kind) || (plan.pairs && !reduces_channels(kind));
+  const int64_t group_sums = plan.group * (whole_base_rows ? base_row_sums : row_sums);
   plan.copy_floats = round_up(rows * plan.row_floats(), kLine);
   plan.sums_at = plan.copy_floats;
-  plan.per_column_at = plan.sums_at + round_up(plan.group * group_sums, kLine);
-  const int64_t reduced_rows = reduces_channels(plan.problem.epilogue.kind) ? band : 1;
-  plan.row_at = plan.per_column_at + round_up(2 * reduced_rows * plan.x.stride * tile, kLine);
+  plan.per_column_at = plan.sums_at + round_up(group_sums, kLine);
+  const int64_t column_rows = reduces_channels(kind) ? 2 * band : 2 + plan.group * plan.y.stride;
+  plan.row_at = plan.per_column_at + round_up(column_rows * plan.x.stride * tile, kLine);
   plan.runs_at = plan.row_at + round_up(2 * plan.x.stride * tile, kLine);
   // Workers must not share a line, nor lie a multiple of 4096 bytes apart.
   plan.worker_floats = round_up(plan.runs_at + 2 * std::max(plan.z.taps(), int32_t{1}), 64) + kLine;
@@ -154,17 +184,20 @@ void lay_out(FusedPlan& plan, int64_t band, int64_t tile) {
 // For each phase and channel the sum of |weight|; the largest of all.
 float largest_phase_sum(const FusedPlan& plan, const float* packed) {
   double largest = 0;
-  const int64_t per_tap = plan.problem.geometry.in_per_group();
   for (const FusedBlock& block : plan.blocks) {
-    std::vector<double> sums(static_cast<size_t>(block.count));
+    const auto count = static_cast<size_t>(block.count);
+    // Pairs of phases along W take turns.
+    std::vector<double> sums(2 * count);
     const float* w = packed + block.weight;
     int32_t last[3] = {-1, -1, -1};
-    for_each_tap(plan, [&](int32_t tz, int32_t ty, int32_t tx) {
-      const int32_t phase[3] = {phase_of(plan.z, tz), phase_of(plan.y, ty), phase_of(plan.x, tx)};
+    for_each_product(plan, [&](int32_t tz, int32_t ty, int32_t tx, int64_t) {
+      const int32_t rx = phase_of(plan.x, tx);
+      const int32_t phase[3] = {phase_of(plan.z, tz), phase_of(plan.y, ty), plan.pairs ? 0 : rx};
       if (!std::equal(phase, phase + 3, last)) std::fill(sums.begin(), sums.end(), 0.0);
       std::copy(phase, phase + 3, last);
-      for (int64_t ci = 0; ci < per_tap; ++ci) {
-        for (double& sum : sums) largest = std::max(largest, sum += std::abs(double{*w++}));
+      double* of_phase = sums.data() + (plan.pairs ? static_cast<size_t>(rx) * count : 0);
+      for (size_t c = 0; c < count; ++c) {
+        largest = std::max(largest, of_phase[c] += std::abs(double{*w++}));
       }
     });
   }
@@ -201,7 +234,7 @@ int64_t choose_tile(const FusedPlan& plan) {
 int64_t FusedPlan::first_step(int64_t rz, int64_t ry) const {
   const int64_t planes_before = z.begin(rz) * int64_t{y.taps()};
   const int64_t rows_before = int64_t{z.end(rz) - z.begin(rz)} * y.begin(ry);
-  return (planes_before + rows_before) * x.taps() * problem.geometry.in_per_group();
+  return (planes_before + rows_before) * (pairs ? 1 : x.taps()) * problem.geometry.in_per_group();
 }
 
 Refusal refuse_fused(const Problem& problem) {
@@ -244,6 +277,9 @@ Result<FusedPlan> plan_fused(const Problem& problem, const DeviceProperties& dev
   const bool dense =
       reach(problem.geometry, 1) <= 2 * std::min(problem.geometry.kernel[1], int64_t{8}) + 8;
   plan.y = make_axis(problem, 1, dense);
+  plan.pairs = has_pairs(plan.x);
+  plan.base_2 = reduces_channels(problem.epilogue.kind) ||
+                (plan.pairs && problem.epilogue.kind == EpilogueKind::kSoftmaxSigmoid);
   make_blocks(plan);
 
   const int64_t tile = choose_tile(plan);
@@ -275,15 +311,16 @@ Result<FusedPlan> plan_fused(const Problem& problem, const DeviceProperties& dev
   make_steps(plan);
 
   // Where the tensors do not fit into the last-level cache, a store need not read the line that it
-  // replaces.
+  // replaces; but where a line can be asked for long before, that costs less.
   double elements = 0;
   for (const Shape5& shape : {problem.input, problem.output}) {
     double count = shape == problem.output && takes_add(problem.epilogue.kind) ? 2 : 1;
     for (const int64_t size : shape) count *= static_cast<double>(size);
     elements += count;
   }
-  plan.stream = elements * static_cast<double>(element_size(problem.io)) >
-                static_cast<double>(device.last_level_cache_bytes);
+  const bool asks_before = plan.pairs && !couples_channels(problem.epilogue.kind);
+  plan.stream = !asks_before && elements * static_cast<double>(element_size(problem.io)) >
+                                    static_cast<double>(device.last_level_cache_bytes);
   return plan;
 }
 
@@ -295,20 +332,18 @@ std::vector<float> pack_fused(const FusedPlan& plan, const float* weight, const 
   for (const FusedBlock& block : plan.blocks) {
     const int64_t first = block.channel % per_group;
     float* to = packed.data() + block.weight;
-    for_each_tap(plan, [&](int32_t tz, int32_t ty, int32_t tx) {
+    for_each_product(plan, [&](int32_t tz, int32_t ty, int32_t tx, int64_t ci) {
       const int64_t k =
           (plan.z.k[static_cast<size_t>(tz)] * g.kernel[1] + plan.y.k[static_cast<size_t>(ty)]) *
               g.kernel[2] +
           plan.x.k[static_cast<size_t>(tx)];
-      for (int64_t ci = 0; ci < g.in_per_group(); ++ci) {
-        const int64_t in = block.input_channel + ci;
-        for (int64_t co = 0; co < block.count; ++co) {
-          *to++ = weight[(in * per_group + first + co) * g.taps() + k];
-        }
+      const int64_t in = block.input_channel + ci;
+      for (int64_t co = 0; co < block.count; ++co) {
+        *to++ = weight[(in * per_group + first + co) * g.taps() + k];
       }
     });
   }
-  if (reduces_channels(plan.problem.epilogue.kind)) append_base_2(plan, packed);
+  if (plan.base_2) append_base_2(plan, packed);
   return packed;
 }
 

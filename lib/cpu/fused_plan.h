@@ -51,9 +51,14 @@ struct FusedPlan {
   FusedAxis z, y, x;
   int vectors = 1;         // vectors along W that a block sums at once
   int block_channels = 1;  // channels of the largest block
+  // Both phases along W are summed together: phase 0 has one tap, phase 1 that same input's and its
+  // right neighbour's, as with kernel 3, stride 2, padding 1.
+  bool pairs = false;
+  bool base_2 = false;  // the weights are there times log2(e) too
   std::vector<FusedBlock> blocks;
-  // Floats from a base row's copy to the input of a step; a step is one tap of one channel in. In
-  // the order (rz, ry, rx, tz, ty, tx, ci), which is also that of a block's weights.
+  // Floats from a base row's copy to the input of a step. A step is one tap of one channel in, in
+  // the order (rz, ry, rx, tz, ty, tx, ci); with pairs it is the three taps along W of one channel
+  // in, in the order (rz, ry, tz, ty, ci). That is also the order of a block's weights.
   std::vector<int32_t> step_offset;
 
   int64_t band = 1;     // base rows of a task
@@ -97,9 +102,10 @@ Refusal refuse_fused(const Problem& problem);
 // refused.
 Result<FusedPlan> plan_fused(const Problem& problem, const DeviceProperties& device, size_t limit);
 
-// bias [Cout], then the weights of every block: [steps, count]. For logsumexp_swish_clamp the same
-// follows times log2(e), for sums that are exponents of 2, and then two floats that bound them: the
-// largest |bias|, and the largest sum of |weight| over the steps of one phase and channel.
+// bias [Cout], then the weights of every block: [steps, count], with pairs [steps, 3, count] in the
+// order phase 0, phase 1 on the same input, phase 1 on its neighbour. With base_2 the same follows
+// times log2(e), for sums that are exponents of 2, and then two floats that bound them: the largest
+// |bias|, and the largest sum of |weight| over the steps of one phase and channel.
 std::vector<float> pack_fused(const FusedPlan& plan, const float* weight, const float* bias);
 
 }  // namespace volup

@@ -36,14 +36,18 @@ struct SumsArguments {
   float* sums;        // [channels, rows, columns]
   int64_t channel;    // floats from channel to channel of sums
   int64_t row;        // floats from row to row of sums and of per_column
+  int64_t phase;      // floats from phase to phase of both, where phases are summed together
   float* per_column;  // [rows, columns]
 };
 
 enum class Then {
-  kStore,          // sums = s
-  kStoreMax,       // the same, and per_column = max(per_column, s)
-  kAddExp2,        // per_column += 2^s, sums untouched
-  kAddExp2InRange  // the same, where every s is known to be in exp2_in_range's range
+  kStore,           // sums = s
+  kStoreMax,        // the same, and per_column = max(per_column, s); not of pairs
+  kAddExp2,         // per_column += 2^s, sums untouched
+  kAddExp2InRange,  // the same, where every s is known to be in exp2_in_range's range
+  // Of pairs alone:
+  kStoreExp2InRange,  // the same, and sums = 2^s
+  kFinish             // the outputs themselves
 };
 
 // s += w * x. GCC may let the result live where w was; sums would wander from register to register
