@@ -61,7 +61,7 @@ __device__ inline int warp() { return ptx::thread_index() % 128 / 32; }
 
 // What a block serves: a share, and which of the blocks of that share it is.
 struct Share {
-  int klass, channel_tile;
+  int class_index, channel_tile;
   uint32_t rank, ranks;
 };
 
@@ -73,7 +73,7 @@ struct Block {
   const Class& c;
 
   __device__ Block(const Parameters& parameters, Shared& s, const Share& serves)
-      : p(parameters), shared(s), share(serves), c(parameters.classes[serves.klass]) {}
+      : p(parameters), shared(s), share(serves), c(parameters.classes[serves.class_index]) {}
 
   __device__ int first_channel(int channels) const { return share.channel_tile * channels; }
   __device__ const unsigned char* weights() const {

@@ -54,7 +54,7 @@ __device__ void prepare(const Parameters& p, Shared& shared, const Share& share,
   if (thread < kN) shared.bias[thread] = p.bias[share.channel_tile * kN + thread] * bias_scale;
   if (thread == 0) {
     shared.begun = 0;
-    init_barriers(shared, p, p.classes[share.klass]);
+    init_barriers(shared, p, p.classes[share.class_index]);
   }
 }
 
