@@ -478,8 +478,8 @@ Parameters make_parameters(const Plan& plan, const Problem& problem, const Devic
     int64_t x = phase_count(p.ow, p.stride_x, c.phase_x[0]);
     if (c.accumulators == 2) x = std::max(x, phase_count(p.ow, p.stride_x, c.phase_x[1]));
     int64_t y = 0;
-    for (int32_t b = 0; b < c.bands; ++b) {
-      const Band& band = plan.bands[static_cast<size_t>(c.first_band + b)];
+    for (const Band& band : std::span(p.bands).subspan(static_cast<size_t>(c.first_band),
+                                                       static_cast<size_t>(c.bands))) {
       y = std::max(y, phase_count(p.oh, p.stride_y, band.phase_y));
     }
     c.tiles_x = narrow((x + p.tile_x - 1) / p.tile_x);
