@@ -55,18 +55,6 @@ HWY_INLINE void put(VF v, float* to, bool stream) {
   }
 }
 
-// s[c][v] += weight[c] * in[v]
-template <int kBegin, int kEnd, int kChannels, int kVectors>
-HWY_INLINE void add_tap(const VF (&in)[kVectors], const float* weight,
-                        VF (&s)[kChannels][kVectors]) {
-#pragma GCC unroll 16
-  for (int c = kBegin; c < kEnd; ++c) {
-    const VF w = set(weight[c]);
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) add_product(w, in[v], s[c][v]);
-  }
-}
-
 // Sets of sums: phase 0, phase 1, and where few channels leave registers free, phase 1's products
 // with the neighbour apart, since additions to one sum wait for each other. Not a matter of
 // kVectors: the order of additions is the same in every column.
@@ -168,12 +156,8 @@ HWY_INLINE void put_pairs(const PairSums<kChannels, kVectors>& s, const SumsArgu
         VF total = hn::Load(d, a.per_column + at);
 #pragma GCC unroll 16
         for (int c = 0; c < kChannels; ++c) {
-          VF e;
-          if constexpr (kThen == Then::kAddExp2) {
-            e = exp2_in_range(at_most(128.0f, at_least(-126.0f, s[rx][c][v])));
-          } else {
-            e = exp2_in_range(s[rx][c][v]);
-          }
+          const VF e =
+              kThen == Then::kAddExp2 ? exp2_clamped(s[rx][c][v]) : exp2_in_range(s[rx][c][v]);
           if constexpr (kThen == Then::kStoreExp2InRange) {
             hn::Store(e, d, a.sums + at + c * a.channel);
           }

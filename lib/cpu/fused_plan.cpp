@@ -162,14 +162,10 @@ void lay_out(FusedPlan& plan, int64_t band, int64_t tile) {
   const EpilogueKind kind = plan.problem.epilogue.kind;
   const int64_t row_sums = channels_at_once(plan) * plan.x.stride * tile;
   const int64_t base_row_sums = row_sums * plan.y.stride;
-  if (!couples_channels(kind)) {
-    plan.group = std::clamp(kSumFloats / base_row_sums, int64_t{1}, band);
-  } else if (plan.pairs && !reduces_channels(kind)) {
-    plan.group = std::clamp(kSoftmaxFloats / base_row_sums, int64_t{1}, band);
-  } else {
-    plan.group = 1;
-  }
   const bool whole_base_rows = !couples_channels(kind) || (plan.pairs && !reduces_channels(kind));
+  const int64_t most_sums = couples_channels(kind) ? kSoftmaxFloats : kSumFloats;
+  plan.group =
+      whole_base_rows ? std::clamp(most_sums / base_row_sums, int64_t{1}, band) : int64_t{1};
   const int64_t group_sums = plan.group * (whole_base_rows ? base_row_sums : row_sums);
   plan.copy_floats = round_up(rows * plan.row_floats(), kLine);
   plan.sums_at = plan.copy_floats;

@@ -63,18 +63,24 @@ HWY_INLINE void add_product(VF w, VF x, VF& s) {
 // The compiler moves no load across.
 HWY_INLINE void keep_order() { asm volatile("" ::: "memory"); }
 
-// s[c][v] += weight[c] * x[v]
+// s[c][v] += weight[c] * in[v]
+template <int kBegin, int kEnd, int kChannels, int kVectors>
+HWY_INLINE void add_tap(const VF (&in)[kVectors], const float* weight,
+                        VF (&s)[kChannels][kVectors]) {
+#pragma GCC unroll 16
+  for (int c = kBegin; c < kEnd; ++c) {
+    const VF w = set(weight[c]);
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) add_product(w, in[v], s[c][v]);
+  }
+}
+
 template <int kChannels, int kVectors>
 HWY_INLINE void add_step(const float* x, const float* weight, VF (&s)[kChannels][kVectors]) {
   VF in[kVectors];
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) in[v] = hn::LoadU(D(), x + v * kLanes);
-#pragma GCC unroll 16
-  for (int c = 0; c < kChannels; ++c) {
-    const VF w = set(weight[c]);
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) add_product(w, in[v], s[c][v]);
-  }
+  add_tap<0, kChannels>(in, weight, s);
 }
 
 template <int kChannels, int kVectors, Then kThen>
@@ -96,7 +102,7 @@ HWY_INLINE void put_sums(const VF (&s)[kChannels][kVectors], float* HWY_RESTRICT
         } else if constexpr (kThen == Then::kAddExp2InRange) {
           total = hn::Add(total, exp2_in_range(s[c][v]));
         } else {
-          total = hn::Add(total, exp2_in_range(at_most(128.0f, at_least(-126.0f, s[c][v]))));
+          total = hn::Add(total, exp2_clamped(s[c][v]));
         }
       }
       hn::Store(total, d, per_column + v * kLanes);

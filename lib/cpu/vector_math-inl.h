@@ -74,6 +74,9 @@ HWY_INLINE VF exp2_in_range(VF y) {
   return exp2_of_parts(n, hn::Sub(y, n));
 }
 
+// The same of the nearest y in that range.
+HWY_INLINE VF exp2_clamped(VF y) { return exp2_in_range(at_most(128.0f, at_least(-126.0f, y))); }
+
 inline constexpr float kLog2E = 1.44269504f;
 inline constexpr float kLn2 = 0.693147181f;
 

@@ -85,11 +85,6 @@ __device__ inline uint32_t pack_fp16(float low, float high) {
 
 // ---- Barriers ----------------------------------------------------------------------------------
 
-// "bar": waits for count threads of the block at barrier id.
-__device__ inline void named_barrier_sync(uint32_t id, uint32_t count) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(count) : "memory");
-}
-
 // "mbarrier.init".
 __device__ inline void mbarrier_init(uint64_t* barrier, uint32_t count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count)

@@ -12,7 +12,7 @@
 #include <random>
 
 #include "foreign_case.h"
-#include "module_under_test.h"
+#include "hdf5_under_test.h"
 
 namespace volup::test {
 namespace {
@@ -20,11 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 const fs::path kFolder = fs::path(VOLUP_TEST_LOAD_DIR) / "hdf5";
-
-const ModuleUnderTest& hdf5() {
-  static const ModuleUnderTest* const module = new ModuleUnderTest("libvolup_hdf5.so");
-  return *module;
-}
 
 // ---- State dicts --------------------------------------------------------------------------------
 
@@ -151,26 +146,17 @@ TEST(StateDict, ChangedBytesGiveWordsOrTheSameWeights) {
 
 // ---- Files made here ----------------------------------------------------------------------------
 
-// A file under construction, in a folder of its own.
-class Made : public testing::Test {
+// A file under construction.
+class Made : public Hdf5Module {
  protected:
-  Made() {
-    std::string name = fs::temp_directory_path() / "volup-foreign-XXXXXX";
-    folder_ = mkdtemp(name.data());
-    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-  }
-  ~Made() override { fs::remove_all(folder_); }
-
   Outcome load(const std::function<void(hid_t)>& make, const std::string& flags) {
-    const fs::path path = folder_ / "m.h5";
+    const fs::path path = this->path("m.h5");
     const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
     make(file);
     EXPECT_GE(H5Fclose(file), 0);
     const SpokenOptions spoken(flags);
     return hdf5().load(read_file(path), spoken.options);
   }
-
-  fs::path folder_;
 };
 
 hid_t make_group(hid_t place, const std::string& name) {

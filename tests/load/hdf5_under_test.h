@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "module_under_test.h"
+#include "temporary_folder.h"
 
 namespace volup::test {
 
@@ -32,22 +33,17 @@ inline const ModuleUnderTest& hdf5() {
 // A folder of its own for each test.
 class Hdf5Module : public testing::Test {
  protected:
-  Hdf5Module() {
-    std::string name = fs::temp_directory_path() / "volup-hdf5-XXXXXX";
-    folder_ = mkdtemp(name.data());
-    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-  }
-  ~Hdf5Module() override { fs::remove_all(folder_); }
+  Hdf5Module() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
 
   fs::path path(const std::string& name) const { return folder_ / name; }
   std::vector<std::string> files() const {
     std::vector<std::string> names;
-    for (const auto& file : fs::directory_iterator(folder_))
+    for (const auto& file : fs::directory_iterator(folder_.path()))
       names.push_back(file.path().filename());
     return names;
   }
 
-  fs::path folder_;
+  const TemporaryFolder folder_;
 };
 
 // A model with every field set, in memory of its own.

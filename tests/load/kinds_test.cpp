@@ -15,6 +15,7 @@
 
 #include "foreign_case.h"
 #include "module_under_test.h"
+#include "temporary_folder.h"
 
 namespace volup::test {
 namespace {
@@ -124,11 +125,6 @@ const Kind kKinds[] = {
 
 class EachKind : public testing::TestWithParam<Kind> {
  protected:
-  EachKind() {
-    std::string name = fs::temp_directory_path() / "volup-kinds-XXXXXX";
-    folder_ = mkdtemp(name.data());
-  }
-  ~EachKind() override { fs::remove_all(folder_); }
   void SetUp() override {
     if (!fs::exists(fs::path(VOLUP_TEST_MODULE_DIR) / GetParam().module)) {
       GTEST_SKIP() << "built without " << GetParam().module;
@@ -152,7 +148,7 @@ class EachKind : public testing::TestWithParam<Kind> {
     return tool("inspect '" + file().string() + "' " + GetParam().flags + " " + more);
   }
 
-  fs::path folder_;
+  const TemporaryFolder folder_;
 };
 
 TEST_P(EachKind, IsInspectedAsText) {
