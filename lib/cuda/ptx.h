@@ -138,8 +138,8 @@ __device__ inline void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// "atom" with .acquire and .release among the threads of a block: what happened before the store is
-// seen by whoever loads what it stored.
+// "atom" with .acquire and .release among the threads of a block: what happened before the addition
+// of 1 is seen by whoever loads the sum.
 __device__ inline uint32_t atomic_load_acquire(uint32_t* shared) {
   uint32_t value;
   asm volatile("atom.acquire.cta.shared::cta.or.b32 %0, [%1], 0;"
@@ -148,9 +148,8 @@ __device__ inline uint32_t atomic_load_acquire(uint32_t* shared) {
                : "memory");
   return value;
 }
-__device__ inline void atomic_store_release(uint32_t* shared, uint32_t value) {
-  asm volatile("atom.release.cta.shared::cta.exch.b32 _, [%0], %1;" ::"r"(shared_address(shared)),
-               "r"(value)
+__device__ inline void atomic_count_release(uint32_t* shared) {
+  asm volatile("atom.release.cta.shared::cta.add.u32 _, [%0], 1;" ::"r"(shared_address(shared))
                : "memory");
 }
 
@@ -235,14 +234,14 @@ __device__ inline void bulk_copy(void* shared, const void* global, uint32_t byte
 }
 
 // "cp.async.bulk.tensor": a box of a 5-dimensional tensor from global to shared memory (aligned to
-// 128), zero outside it, counted on barrier. map: a CUtensorMap among the kernel's parameters; x to
-// n: coordinates, fastest first.
-__device__ inline void tensor_copy(void* shared, const void* map, int x, int y, int z, int c, int n,
-                                   uint64_t* barrier) {
+// what its swizzle asks for), zero outside it, counted on barrier. map: a CUtensorMap among the
+// kernel's parameters; the coordinates: fastest first.
+__device__ inline void tensor_copy(void* shared, const void* map, int i0, int i1, int i2, int i3,
+                                   int i4, uint64_t* barrier) {
   asm volatile(
       "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
       " [%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(shared_address(shared)),
-      "l"(map), "r"(x), "r"(y), "r"(z), "r"(c), "r"(n), "r"(shared_address(barrier))
+      "l"(map), "r"(i0), "r"(i1), "r"(i2), "r"(i3), "r"(i4), "r"(shared_address(barrier))
       : "memory");
 }
 

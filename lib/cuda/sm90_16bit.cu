@@ -7,10 +7,15 @@
 namespace volup::sm90 {
 namespace {
 
-template <Engine kEngine, EpilogueKind kKind, typename Io, int kN>
+template <Engine kEngine, EpilogueKind kKind, typename Io, int kN, int kSquares>
 Instance instance(DType io) {
-  return {kEngine, kKind, io, kN,
-          reinterpret_cast<const void*>(&fused_kernel<kEngine, kKind, Io, kN>)};
+  return {kEngine,
+          kKind,
+          io,
+          kN,
+          kSquares,
+          RolesOf<kKind, kSquares>::kThreads,
+          reinterpret_cast<const void*>(&fused_kernel<kEngine, kKind, Io, kN, kSquares>)};
 }
 
 }  // namespace
@@ -19,12 +24,18 @@ std::span<const Instance> bits16_instances() {
   using enum Engine;
   using enum EpilogueKind;
   static const Instance kInstances[] = {
-      instance<kFp16x1, kIdentity, __half, 64>(DType::kFp16),
-      instance<kFp16x1, kAddHardswish, __half, 64>(DType::kFp16),
-      instance<kFp16x1, kSoftmaxSigmoid, __half, 64>(DType::kFp16),
-      instance<kBf16x1, kIdentity, __nv_bfloat16, 64>(DType::kBf16),
-      instance<kBf16x1, kAddHardswish, __nv_bfloat16, 64>(DType::kBf16),
-      instance<kBf16x1, kSoftmaxSigmoid, __nv_bfloat16, 64>(DType::kBf16),
+      instance<kFp16x1, kIdentity, __half, 64, 1>(DType::kFp16),
+      instance<kFp16x1, kIdentity, __half, 64, 2>(DType::kFp16),
+      instance<kFp16x1, kAddHardswish, __half, 64, 1>(DType::kFp16),
+      instance<kFp16x1, kAddHardswish, __half, 64, 2>(DType::kFp16),
+      instance<kFp16x1, kSoftmaxSigmoid, __half, 64, 1>(DType::kFp16),
+      instance<kFp16x1, kSoftmaxSigmoid, __half, 64, 2>(DType::kFp16),
+      instance<kBf16x1, kIdentity, __nv_bfloat16, 64, 1>(DType::kBf16),
+      instance<kBf16x1, kIdentity, __nv_bfloat16, 64, 2>(DType::kBf16),
+      instance<kBf16x1, kAddHardswish, __nv_bfloat16, 64, 1>(DType::kBf16),
+      instance<kBf16x1, kAddHardswish, __nv_bfloat16, 64, 2>(DType::kBf16),
+      instance<kBf16x1, kSoftmaxSigmoid, __nv_bfloat16, 64, 1>(DType::kBf16),
+      instance<kBf16x1, kSoftmaxSigmoid, __nv_bfloat16, 64, 2>(DType::kBf16),
   };
   return kInstances;
 }

@@ -88,8 +88,8 @@ struct Block {
     index /= c.positions_z;
     const int x = static_cast<int>(index % c.tiles_x);
     index /= c.tiles_x;
-    return {static_cast<int>(index / c.tiles_y), z, static_cast<int>(index % c.tiles_y) * kTileEdge,
-            x * p.tile_x};
+    return {static_cast<int>(index / c.tiles_y), z,
+            static_cast<int>(index % c.tiles_y) * kSquareEdge, x * p.tile_x};
   }
   __device__ const Band& band(int i) const { return p.bands[c.first_band + i]; }
   struct Stretch {

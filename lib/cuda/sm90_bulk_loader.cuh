@@ -2,7 +2,8 @@
 //
 // The role of a block of "cuda/sm90" that brings x to stages by bulk copies, where weights stay and
 // x has rows of whole 16 bytes: a warpgroup, one thread of which starts a copy a slab some slabs
-// ahead, splits what arrived. Raw x is [slot][channel][box_y][box_x].
+// ahead, splits what arrived. Raw x is [slot][box_c][box_y][box_x]; the boxes of a slab follow each
+// other.
 #ifndef VOLUP_CUDA_SM90_BULK_LOADER_CUH_
 #define VOLUP_CUDA_SM90_BULK_LOADER_CUH_
 
@@ -15,7 +16,7 @@
 
 namespace volup::sm90 {
 
-template <Engine kEngine, typename Io, int kN>
+template <Engine kEngine, typename Io, int kN, int kSquares>
 struct BulkLoader : Loader<kEngine, Io, kN> {
   using Base = Loader<kEngine, Io, kN>;
   using Base::Base;
@@ -28,6 +29,10 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
   // The copy engine wants boxes that start at whole 16 bytes: a slab starts kWhole - 1 elements
   // later at most.
   static constexpr int kWhole = 16 / static_cast<int>(sizeof(Io));
+  static constexpr int kBoxChannels = box_channels(kSquares, sizeof(Io));
+  static constexpr int kBoxes = kChunk / kBoxChannels;  // of a slab
+  static constexpr bool kCopyingWarp = kSquares == 2;
+  static constexpr int kSplitters = kSplittersOf<kSquares>;
 
   // Slabs that a block fills.
   __device__ uint32_t fills() const {
@@ -41,17 +46,24 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
     return (tiles + runs * (c.window - 1)) * p.chunks;
   }
 
-  // Starts the copies of slabs, one after the other.
+  // Starts the copies of boxes, one after the other.
+  struct Nothing {
+    __device__ explicit Nothing(const BulkLoader&) {}
+  };
   struct Copies {
     const BulkLoader& loader;
     typename Base::Marching slabs;
+    int box = 0;  // of the slab
     int slot = 0;
 
     __device__ explicit Copies(const BulkLoader& l) : loader(l), slabs(l) {}
     __device__ void start_next(bool starts) {
       if (!slabs.more()) return;
       if (starts) start(slabs.slab());
-      slabs.next();
+      if (++box == kBoxes) {
+        box = 0;
+        slabs.next();
+      }
       if (++slot == loader.c.raw_slots) slot = 0;
     }
 
@@ -59,77 +71,124 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
     __device__ void start(const typename Base::Slab& slab) const {
       const Parameters& p = loader.p;
       uint64_t* barrier = &loader.shared.raw_full[slot];
-      ptx::mbarrier_arrive_expect(barrier, kChunk * p.box_y * p.box_x * sizeof(Io));
+      ptx::mbarrier_arrive_expect(barrier, kBoxChannels * p.box_y * p.box_x * sizeof(Io));
       ptx::tensor_copy(loader.shared.dynamic + loader.c.raw_at + slot * loader.c.raw_slot_bytes,
                        &p.x_map, slab.tile.x + (loader.c.x_min & -kWhole),
-                       slab.tile.y + loader.c.y_min, slab.tile.z, slab.chunk * kChunk, slab.tile.n,
-                       barrier);
+                       slab.tile.y + loader.c.y_min, slab.tile.z,
+                       slab.chunk * kChunk + box * kBoxChannels, slab.tile.n, barrier);
     }
   };
 
-  // A task is four neighbours of a row of the box and eight channels.
+  // A task is four neighbours of a row of the box and eight channels. Registers are short.
   struct Quad {
-    uint32_t from;        // bytes into the slot
-    int position, eight;  // of the slab, of the first of the four; they may start before the row
-    int first, end;       // of the four those in the slab
+    uint32_t from;           // bytes into the slot
+    int row;                 // bytes into the slab, of the first of the four; may start before it
+    uint32_t eight_and_own;  // eight channels of the box; from bit 4 on, which of the four are the
+                             // slab's
+    __device__ int eight() const { return static_cast<int>(eight_and_own & 15); }
+    __device__ bool owns(int i) const { return eight_and_own >> (4 + i) & 1; }
   };
-  __device__ int quads_of_row() const { return ((c.x_min & (kWhole - 1)) + c.slab_x + 3) / 4; }
-  __device__ int quads() const { return quads_of_row() * c.slab_y * kEights; }
   __device__ Quad quad(int index) const {
-    Quad q;
-    const int row = index / quads_of_row();
-    const int x = index % quads_of_row() * 4;
+    const int row = index / c.quads_of_row;
+    const int x = index % c.quads_of_row * 4;
     const int y = row % c.slab_y;
-    q.eight = row / c.slab_y;
-    q.from = ((q.eight * 8 * p.box_y + y) * p.box_x + x) * sizeof(Io);
+    const int eight = row / c.slab_y;
     const int slab_x = x - (c.x_min & (kWhole - 1));
-    q.position = y * c.slab_x + slab_x;
-    q.first = max(0, -slab_x);
-    q.end = min(4, c.slab_x - slab_x);
-    return q;
+    uint32_t own = 0;
+    for (int i = 0; i < 4; ++i) own |= (slab_x + i >= 0 && slab_x + i < c.slab_x) << i;
+    return {static_cast<uint32_t>(((eight * 8 * p.box_y + y) * p.box_x + x) * sizeof(Io)),
+            (y * c.slab_x + slab_x) * kRowBytes, eight | own << 4};
   }
 
-  // The role of kBulkLoaders threads.
+  // The roles of a warpgroup. Where tiles have two squares a warp starts copies and the others
+  // split what arrives; else all four split, and a thread of the first starts copies between.
   __device__ void bring_x(int thread) const {
-    const uint32_t raw = ptx::shared_address(shared.dynamic) + c.raw_at;
-    const uint32_t count = fills();
-    const int tasks = quads();
-    const bool settled = tasks <= kBulkLoaders;
-    Quad q = quad(min(thread, tasks - 1));
-    if (thread == 0) ptx::grid_dependency_wait();
-    Copies copies(*this);
-    for (int i = 0; i < c.raw_slots; ++i) copies.start_next(thread == 0);
+    if constexpr (!kCopyingWarp) {
+      split_boxes(thread);
+    } else if (thread < kSplitters) {
+      split_boxes(thread);
+    } else {
+      copy_boxes(thread % 32 == 0);
+    }
+  }
+
+  // The role of a warp, of which one thread starts copies.
+  __device__ void copy_boxes(bool starts) const {
+    if (starts) ptx::grid_dependency_wait();
+    uint32_t parity = 1;
+    for (Copies copies(*this); copies.slabs.more();) {
+      wait(&shared.raw_empty[copies.slot], parity);
+      copies.start_next(starts);
+      if (copies.slot == 0) parity ^= 1;
+    }
+  }
+
+  // The role of kSplitters threads.
+  __device__ void split_boxes(int thread) const {
+    // What a thread takes of a box is worked out once where it is not more than this.
+    constexpr int kSettled = kCopyingWarp && sizeof(Io) == 2 ? 2 : 1;
+    const bool settled = c.quads <= kSettled * kSplitters;
+    Quad q[kSettled];
+    const auto settle = [&](int first) {
+#pragma unroll
+      for (int k = 0; k < kSettled; ++k) q[k] = quad(min(first + k * kSplitters, c.quads - 1));
+    };
+    settle(thread);
+    std::conditional_t<kCopyingWarp, Nothing, Copies> copies(*this);
+    if constexpr (!kCopyingWarp) {
+      if (thread == 0) ptx::grid_dependency_wait();
+      for (int i = 0; i < c.raw_slots; ++i) copies.start_next(thread == 0);
+    }
     int slot = 0;
-    uint32_t parity = 0;
-    Block::Fill fill = {0, 0};
-    for (uint32_t number = 0; number != count; ++number) {
-      wait(&shared.raw_full[slot], parity);
-      begin_fill(thread, number, fill);
-      for (int i = thread; i < tasks; i += kBulkLoaders) {
-        if (!settled) q = quad(i);
-        split_quad(q, raw + slot * c.raw_slot_bytes, stage_at(fill.stage));
+    uint32_t stage = 0;
+    uint32_t parities = 0;  // bit 0: of the slot; bit 1: of the stage
+    for (uint32_t left = fills(); left != 0; --left) {
+      for (int box = 0; box < kBoxes; ++box) {
+        wait(&shared.raw_full[slot], parities & 1);
+        if (box == 0) begin_fill(thread, {stage, parities >> 1});
+        const uint32_t from =
+            ptx::shared_address(shared.dynamic) + c.raw_at + slot * c.raw_slot_bytes;
+        const int eight = box * (kBoxChannels / 8);
+        for (int first = thread; first < c.quads; first += kSettled * kSplitters) {
+          if (!settled) settle(first);
+#pragma unroll
+          for (int k = 0; k < kSettled; ++k) {
+            if (first + k * kSplitters < c.quads) {
+              split_quad(q[k], eight, from, stage_at(stage));
+            }
+          }
+        }
+        if (box == kBoxes - 1) {
+          ptx::fence_proxy_async();
+          ptx::mbarrier_arrive(&shared.full[stage]);
+        }
+        __syncwarp();
+        if (thread % 32 == 0) ptx::mbarrier_arrive(&shared.raw_empty[slot]);
+        if constexpr (!kCopyingWarp) {
+          if (thread < 32) {
+            wait(&shared.raw_empty[slot], parities & 1);
+            copies.start_next(thread == 0);
+          }
+        }
+        if (++slot == c.raw_slots) {
+          slot = 0;
+          parities ^= 1;
+        }
       }
-      ptx::fence_proxy_async();
-      ptx::mbarrier_arrive(&shared.full[fill.stage]);
-      __syncwarp();
-      if (thread % 32 == 0) ptx::mbarrier_arrive(&shared.raw_empty[slot]);
-      if (thread < 32) {
-        wait(&shared.raw_empty[slot], parity);
-        copies.start_next(thread == 0);
-      }
-      if (++fill.stage == static_cast<uint32_t>(c.stages)) fill = {0, fill.parity ^ 1};
-      if (++slot == c.raw_slots) {
-        slot = 0;
-        parity ^= 1;
+      if (++stage == static_cast<uint32_t>(c.stages)) {
+        stage = 0;
+        parities ^= 2;
       }
     }
   }
 
   // Everything is read before any of it is split: shared memory is slow to answer while the tensor
   // cores read it.
-  __device__ void split_quad(const Quad& q, uint32_t slot, uint32_t stage) const {
+  // first_eight: of the box, in the slab.
+  __device__ void split_quad(const Quad& q, int first_eight, uint32_t slot, uint32_t stage) const {
+    const int eight = first_eight + q.eight();
     const uint32_t channel_bytes = p.box_y * p.box_x * sizeof(Io);
-    uint32_t row = stage + q.position * kRowBytes;
+    uint32_t row = stage + q.row;
     if constexpr (sizeof(Io) == 4) {
       uint4 bits[8];
 #pragma unroll
@@ -142,8 +201,8 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
           const uint4& b = bits[k];
           value[k] = __uint_as_float(i == 0 ? b.x : i == 1 ? b.y : i == 2 ? b.z : b.w);
         }
-        if (i >= q.first && i < q.end) {
-          Base::scatter(row, q.eight, c.slab_bytes / Base::kParts, value);
+        if (q.owns(i)) {
+          Base::scatter(row, eight, c.slab_bytes / Base::kParts, value);
         }
       }
     } else {
@@ -157,8 +216,8 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
           return i < 2 ? __byte_perm(bits[k].x, bits[k + 1].x, i == 0 ? 0x5410 : 0x7632)
                        : __byte_perm(bits[k].y, bits[k + 1].y, i == 2 ? 0x5410 : 0x7632);
         };
-        if (i >= q.first && i < q.end) {
-          ptx::store_shared(row + swizzled(row, q.eight),
+        if (q.owns(i)) {
+          ptx::store_shared(row + swizzled(row, eight),
                             make_uint4(pair(0), pair(2), pair(4), pair(6)));
         }
       }

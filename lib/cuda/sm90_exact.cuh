@@ -37,8 +37,8 @@ struct Exact : Block {
                          j * band.steps[0] + step) *
                             kBlockBytes<kEngine, kN>;
         const int position = band.step_at[j][step] / (kRowBytes / 16);
-        const int y = tile.y + c.y_min + position / c.slab_x + row / kTileEdge;
-        const int xx = tile.x + c.x_min + position % c.slab_x + row % kTileEdge;
+        const int y = tile.y + c.y_min + position / c.slab_x + row / kSquareEdge;
+        const int xx = tile.x + c.x_min + position % c.slab_x + row % kSquareEdge;
         if (z < 0 || z >= p.id || y < 0 || y >= p.ih || xx < 0 || xx >= p.iw) continue;
         for (int k = 0; k < kChunk; ++k) {
           const int64_t ci = slab / c.planes * kChunk + k;
@@ -70,8 +70,8 @@ struct Exact : Block {
       const int row = own + item % kOwn;
       const int j = item / kOwn % c.accumulators;
       const int z = tile.z * p.stride_z + c.phase_z;
-      const int y = (tile.y + row / kTileEdge) * p.stride_y + band(tile.band).phase_y;
-      const int x = (tile.x + c.shift_x[j] + row % kTileEdge) * p.stride_x + c.phase_x[j];
+      const int y = (tile.y + row / kSquareEdge) * p.stride_y + band(tile.band).phase_y;
+      const int x = (tile.x + c.shift_x[j] + row % kSquareEdge) * p.stride_x + c.phase_x[j];
       if (y >= p.oh || x >= p.ow) continue;
       const int64_t first =
           (((static_cast<int64_t>(tile.n) * p.co + first_channel(kN)) * p.od + z) * p.oh + y) *

@@ -7,10 +7,15 @@
 namespace volup::sm90 {
 namespace {
 
-template <Engine kEngine, EpilogueKind kKind, typename Io, int kN>
+template <Engine kEngine, EpilogueKind kKind, typename Io, int kN, int kSquares>
 Instance instance(DType io) {
-  return {kEngine, kKind, io, kN,
-          reinterpret_cast<const void*>(&fused_kernel<kEngine, kKind, Io, kN>)};
+  return {kEngine,
+          kKind,
+          io,
+          kN,
+          kSquares,
+          RolesOf<kKind, kSquares>::kThreads,
+          reinterpret_cast<const void*>(&fused_kernel<kEngine, kKind, Io, kN, kSquares>)};
 }
 
 }  // namespace
@@ -19,9 +24,9 @@ std::span<const Instance> fp32_instances() {
   using enum Engine;
   using enum EpilogueKind;
   static const Instance kInstances[] = {
-      instance<kBf16x3, kIdentity, float, 64>(DType::kFp32),
-      instance<kBf16x3, kAddHardswish, float, 64>(DType::kFp32),
-      instance<kBf16x3, kSoftmaxSigmoid, float, 64>(DType::kFp32),
+      instance<kBf16x3, kIdentity, float, 64, 1>(DType::kFp32),
+      instance<kBf16x3, kAddHardswish, float, 64, 1>(DType::kFp32),
+      instance<kBf16x3, kSoftmaxSigmoid, float, 64, 1>(DType::kFp32),
   };
   return kInstances;
 }

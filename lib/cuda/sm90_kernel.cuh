@@ -4,7 +4,8 @@
 // persistent block a multiprocessor. A block serves one class of outputs (sm90_layout.h), whose
 // weights stay in shared memory where they fit. Its roles run side by side:
 //   load     a warpgroup: weights, once or through a ring; slabs of x, split into parts, to stages
-//   consume  three warpgroups, a tile each: products, then epilogue and stores
+//   consume  two to four warpgroups, a tile or a square of one each: products, then epilogue and
+//            stores
 // A tile with an accumulator that is not finite is computed once more by plain FMA. This file holds
 // the kernel and the order of things; how they are done: sm90_setup.cuh, sm90_loader.cuh,
 // sm90_bulk_loader.cuh, sm90_products.cuh, sm90_finish.cuh, sm90_exact.cuh.
@@ -24,12 +25,18 @@
 namespace volup::sm90 {
 
 // A warpgroup's role: tile after tile, from stages to outputs.
-template <Engine kEngine, EpilogueKind kKind, typename Io, int kN>
+template <Engine kEngine, EpilogueKind kKind, typename Io, int kN, int kSquares>
 struct Consumer : Block {
-  const Products<kEngine, kN> products;
-  using Epilogue = Finish<kKind, Io, kN>;
+  static constexpr int kOwn = kOwnSquares<kKind, kSquares>;
+  const Products<kEngine, kN, kOwn> products;
+  using Epilogue = Finish<kKind, Io, kN, kOwn>;
   const Epilogue epilogue;
-  using Progress = typename Products<kEngine, kN>::Progress;
+  // Kept from tile to tile: a warpgroup's own would begin undefined in each, and what is read
+  // before it is defined takes registers of its own all the time.
+  using Accumulators = float[2][kOwn][kN / 2];
+  using Progress = typename Products<kEngine, kN, kOwn>::Progress;
+  static constexpr bool kAddSlots = Epilogue::kAdds && kOwn == 2;
+  static constexpr int kTileWarpgroups = kSquares / kOwn;
 
   __device__ Consumer(const Parameters& parameters, Shared& s, const Share& serves)
       : Block(parameters, s, serves),
@@ -39,12 +46,15 @@ struct Consumer : Block {
   // Where weights stay: the block's tiles one by one, the warpgroups in turn.
   __device__ void march(int w) const {
     Progress progress;
+    Accumulators acc = {};
+    typename Epilogue::Slots slots(*this, w);
     wait(&shared.slot_full[0], 0);
+    const int square = w % kTileWarpgroups;
     int z = 0, band = 0;  // in the run
     const auto go_on = [&](int tiles) {
       for (band += tiles; band >= c.bands; band -= c.bands) ++z;
     };
-    go_on(w);
+    go_on(w / kTileWarpgroups);
     uint32_t first_fill = 0;
     for (Run run(*this); run.exists();) {
       if (z >= run.tiles) {
@@ -54,97 +64,123 @@ struct Consumer : Block {
         continue;
       }
       const uint32_t first = first_fill + z * p.chunks;
+      Tile tile = run.tile(z, band);
+      tile.x += square * kSquareEdge;
+      if constexpr (kAddSlots) slots.start_first(tile);
       compute_tile(
-          run.tile(z, band), true,
-          [&](auto& acc) { products.multiply_window(acc, this->band(band), first, progress); },
-          [&](int lane) { products.release_window(first, z, run.tiles, lane); }, progress);
-      go_on(kConsumers);
+          acc, tile, true,
+          [&] { products.multiply_window(acc, this->band(band), square, first, progress); },
+          [&](int lane) { products.release_window(first, z, run.tiles, lane); }, slots, progress);
+      go_on(kConsumersOf<kKind, kSquares> / kTileWarpgroups);
     }
   }
 
   // Where weights go through the ring.
   __device__ void follow_ring(int w) const {
     Progress progress;
+    Accumulators acc = {};
+    typename Epilogue::Slots slots(*this, w);
     uint32_t ordinal = 0;
     for (uint32_t group = share.rank; group < groups(); group += share.ranks, ++ordinal) {
       const uint32_t index = group * kConsumers + w;
       compute_tile(
-          tile_at(index), index < c.tiles,
-          [&](auto& acc) { products.multiply_by_ring(acc, w, ordinal, progress); }, [](int) {},
+          acc, tile_at(index), index < c.tiles,
+          [&] { products.multiply_by_ring(acc, w, ordinal, progress); }, [](int) {}, slots,
           progress);
     }
   }
 
   __device__ void consume(int w) const {
     ptx::grid_dependency_wait();
-    if (c.resident) {
+    if (kSquares == 2 || c.resident) {
       march(w);
-    } else {
+    } else if constexpr (kSquares == 1) {
       follow_ring(w);
     }
   }
 
-  // multiply starts the products; release follows when they are done.
+  // multiply starts the products; release follows when they are done. tile.x: of the warpgroup's
+  // first square.
   template <typename Multiply, typename Release>
-  __device__ void compute_tile(const Tile& tile, bool exists, const Multiply& multiply,
-                               const Release& release, Progress& progress) const {
-    float acc[2][kN / 2];
+  __device__ void compute_tile(Accumulators& acc, const Tile& tile, bool exists,
+                               const Multiply& multiply, const Release& release,
+                               typename Epilogue::Slots& slots, Progress& progress) const {
     progress.started[0] = progress.started[1] = 0;
-    multiply(acc);
+    multiply();
     const auto own = epilogue.own();
     const auto outputs = epilogue.locate(own, tile, exists);
     bool finite;
     if (outputs.whole) {
       typename Epilogue::Added added;
-      if constexpr (Epilogue::kAdds) epilogue.load_first_groups(outputs, added);
+      if constexpr (Epilogue::kAdds && !kAddSlots) epilogue.load_first_groups(outputs, added);
       ptx::wgmma_wait<0>();
       release(own.lane);
-      finite = epilogue.template finish<true>(acc, own, added, outputs, {});
+      finite = epilogue.template finish<true>(acc, own, added, outputs, {}, slots, tile);
     } else {
       ptx::wgmma_wait<0>();
       release(own.lane);
       typename Epilogue::Added none;
       finite = epilogue.template finish<false>(acc, own, none, outputs,
-                                               epilogue.edges(own, tile, exists));
+                                               epilogue.edges(own, tile, exists), slots, tile);
     }
     if (__any_sync(~0u, !finite && exists)) {
       // Orders the warp's stores before those of exact_rows.
       __syncwarp();
-      exact_rows_apart<kEngine, kKind, Io, kN>(p, shared, share, tile);
+      for (int s = 0; s < kOwn; ++s) {
+        exact_rows_apart<kEngine, kKind, Io, kN>(
+            p, shared, share, {tile.n, tile.z, tile.y, tile.x + s * kSquareEdge, tile.band});
+      }
     }
   }
 };
 
-template <Engine kEngine, EpilogueKind kKind, typename Io, int kN>
-__global__ void __launch_bounds__(kThreads, 1) fused_kernel(const __grid_constant__ Parameters p) {
+// Threads of a block, and registers of one that consumes and of one that loads. What some are given
+// others must have given up, of what the block was launched with: else they wait forever.
+template <int kConsumers>
+struct Roles {
+  static constexpr int kThreads = 128 * (kConsumers + 1);
+  static constexpr int kLaunch = 65536 / kThreads / 8 * 8;
+  static constexpr int kConsumer = kConsumers == 2 ? 216 : kConsumers == 3 ? 144 : 104;
+  static constexpr int kLoader = kConsumers == 2 ? 72 : kConsumers == 3 ? 80 : 64;
+  static_assert(kConsumers * (kConsumer - kLaunch) <= kLaunch - kLoader);
+};
+template <EpilogueKind kKind, int kSquares>
+using RolesOf = Roles<kConsumersOf<kKind, kSquares>>;
+
+template <Engine kEngine, EpilogueKind kKind, typename Io, int kN, int kSquares>
+__global__ void __launch_bounds__(RolesOf<kKind, kSquares>::kThreads, 1)
+    fused_kernel(const __grid_constant__ Parameters p) {
   extern __shared__ __align__(1024) unsigned char bytes[];
   Shared& shared = *reinterpret_cast<Shared*>(bytes);
-  prepare<kN>(p, shared, find_share(p), kBiasScale<kKind>);
+  prepare<kN, kSquares>(p, shared, find_share(p), kBiasScale<kKind>,
+                        kSquares / kOwnSquares<kKind, kSquares>);
   __syncthreads();
   ptx::grid_launch_dependents();
 
   // The role must be the same for the whole warpgroup as the compiler sees it.
   const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  if (warpgroup < kConsumers) {
-    ptx::registers_increase<144>();
-    const Consumer<kEngine, kKind, Io, kN> consumer(p, shared, find_share(p));
+  if (warpgroup < kConsumersOf<kKind, kSquares>) {
+    ptx::registers_increase<RolesOf<kKind, kSquares>::kConsumer>();
+    const Consumer<kEngine, kKind, Io, kN, kSquares> consumer(p, shared, find_share(p));
     consumer.consume(warpgroup);
   } else {
-    ptx::registers_decrease<80>();
-    const BulkLoader<kEngine, Io, kN> loader(p, shared, find_share(p));
-    const int rank = static_cast<int>(ptx::thread_index()) - kConsumers * 128;
+    ptx::registers_decrease<RolesOf<kKind, kSquares>::kLoader>();
+    const BulkLoader<kEngine, Io, kN, kSquares> loader(p, shared, find_share(p));
+    const int rank = static_cast<int>(ptx::thread_index()) - kConsumersOf<kKind, kSquares> * 128;
     const bool resident = loader.c.resident;
     const bool bulk = resident && p.bulk;
-    if (bulk) {
+    if (kSquares == 2 || bulk) {
       if (rank == 0) loader.load_resident_weights();
       loader.bring_x(rank);
-    } else if (rank < kLoaders) {
-      loader.load_x(rank);
-    } else if (rank == kLoaders) {
-      if (resident) {
-        loader.load_resident_weights();
-      } else {
-        loader.load_weights_by_ring();
+    } else if constexpr (kSquares == 1) {
+      if (rank < kLoaders) {
+        loader.load_x(rank);
+      } else if (rank == kLoaders) {
+        if (resident) {
+          loader.load_resident_weights();
+        } else {
+          loader.load_weights_by_ring();
+        }
       }
     }
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The instances of "cuda/sm90"'s kernel, as the host names them: by engine, epilogue, element type
-// and channel tile. Their code is in sm90_*.cu, which are compiled for sm_90a alone.
+// and tile. Their code is in sm90_*.cu, which are compiled for sm_90a alone.
 #ifndef VOLUP_CUDA_SM90_LAUNCH_H_
 #define VOLUP_CUDA_SM90_LAUNCH_H_
 
@@ -17,6 +17,8 @@ struct Instance {
   EpilogueKind kind;
   DType io;
   int channels;
+  int squares;         // of a tile
+  int threads;         // of a block
   const void* kernel;  // for cudaLaunchKernelExC and cudaFuncSetAttribute; takes Parameters
 };
 

@@ -167,10 +167,10 @@ struct Loader : Block {
     }
   }
 
-  // Waits until a stage is free for fill number.
-  __device__ void begin_fill(int thread, uint32_t number, const Fill& fill) const {
+  // Waits until a stage is free for the next fill.
+  __device__ void begin_fill(int thread, const Fill& fill) const {
     wait(&shared.empty[fill.stage], fill.parity ^ 1);
-    if (thread == 0) ptx::atomic_store_release(&shared.begun, number + 1);
+    if (thread == 0) ptx::atomic_count_release(&shared.begun);
   }
 
   // What stays the same while a thread loads, in registers.
@@ -222,14 +222,13 @@ struct Loader : Block {
     };
     for (int i = 0; i < l.raw_slots; ++i) fetch_next(i);
     Fill fill = {0, 0};
-    uint32_t number = 0;
     for (uint32_t taken = 0; taken != fetched; ++taken) {
       if (l.raw_slots == kMaxRawSlots) {
         ptx::copy_wait<kMaxRawSlots - 1>();
       } else {
         ptx::copy_wait<kMaxRawSlots - 2>();
       }
-      if (piece == 0) begin_fill(thread, number++, fill);
+      if (piece == 0) begin_fill(thread, fill);
       if (!settled) settle(task, thread, piece);
       take(l, task, l.raw + slot * l.raw_slot_bytes, odd >> slot & 1,
            l.stage + fill.stage * l.slab_bytes);

@@ -73,7 +73,7 @@ struct Columns {
   int accumulators;
 };
 std::vector<Columns> columns_of(const Plan& plan, const std::vector<PhaseTaps>& x) {
-  if (x.size() == 1) return {{{&x[0], &x[0]}, {0, kTileEdge}, plan.narrow ? 1 : 2}};
+  if (x.size() == 1) return {{{&x[0], &x[0]}, {0, kSquareEdge}, plan.narrow ? 1 : 2}};
   std::vector<Columns> columns;
   for (size_t i = 0; i < x.size(); i += 2) {
     const bool pair = i + 1 < x.size();
@@ -90,7 +90,8 @@ struct ClassPhases {
 };
 
 // Appends the bands of the class to *bands.
-Class make_class(const ClassPhases& phases, int chunks, int parts, std::vector<Band>* bands) {
+Class make_class(const ClassPhases& phases, const Plan& plan, std::vector<Band>* bands) {
+  const int chunks = plan.chunks;
   const auto& [z, y, x] = phases;
   Class c = {};
   c.first_band = static_cast<int32_t>(bands->size());
@@ -123,10 +124,10 @@ Class make_class(const ClassPhases& phases, int chunks, int parts, std::vector<B
   }
   c.y_min = static_cast<int32_t>(y_min);
   c.x_min = static_cast<int32_t>(x_min);
-  c.slab_y = static_cast<int32_t>(kTileEdge + y_max - y_min);
-  c.slab_x = static_cast<int32_t>(kTileEdge + x_max - x_min);
+  c.slab_y = static_cast<int32_t>(kSquareEdge + y_max - y_min);
+  c.slab_x = static_cast<int32_t>(plan.squares * kSquareEdge + x_max - x_min);
   c.positions = c.slab_y * c.slab_x;
-  c.slab_bytes = parts * kRowBytes * c.positions;
+  c.slab_bytes = parts_of(plan.engine) * kRowBytes * c.positions;
   for (int j = 0; j < 2; ++j) {
     c.phase_x[j] = x.phase[j]->r;
     c.shift_x[j] = x.shift[j];
@@ -151,33 +152,65 @@ Class make_class(const ClassPhases& phases, int chunks, int parts, std::vector<B
   return c;
 }
 
-// Settles how a class uses shared memory. False where even the smallest way does not fit.
-bool fit(Class& c, const Plan& plan, int64_t available) {
-  const int64_t block = int64_t{2} * parts_of(plan.engine) * kChunk * plan.channels;
-  const int64_t piece = std::min<int64_t>(c.positions * kEights, kPieceTasks) * kTaskBytes;
-  const int64_t box = int64_t{kChunk} * plan.box_y * plan.box_x * plan.element;
-  const int64_t raw_slot = std::max(piece, plan.bulk ? box : 0);
-  c.weight_bytes = block * c.weight_blocks;
-  // A slab more than the window, so that one is filled while the others are multiplied; with
-  // several bands warpgroups are in two windows at a time.
-  const int64_t window = int64_t{c.window} * plan.chunks + (c.bands > 1 ? 2 : 1);
+constexpr int64_t kAddAlignment = 1024;
+constexpr int64_t round_down(int64_t bytes, int64_t to) { return bytes / to * to; }
+
+// Bytes of a slot of raw x and of a block of weights, and slabs that are needed at a time.
+struct Needs {
+  int64_t raw_slot, window, block;
+};
+
+// Weights, raw x and stages of a class. False where even the smallest way does not fit.
+bool use(Class& c, const Plan& plan, const Needs& needs, int64_t available) {
   for (const bool resident : {true, false}) {
-    if ((plan.bulk || c.bands > 1) && !resident) continue;
-    const int64_t weights = resident ? c.weight_bytes : kSlots * block;
-    for (int raw_slots = plan.bulk ? kMaxBulkSlots : kMaxRawSlots; raw_slots >= 2; --raw_slots) {
+    if ((plan.bulk || c.bands > 1 || plan.squares == 2) && !resident) continue;
+    const int64_t weights = resident ? c.weight_bytes : kSlots * needs.block;
+    // Slots of half a slab may be more.
+    const bool halves = box_channels(plan.squares, plan.element) < kChunk;
+    const int most_raw = !plan.bulk ? kMaxRawSlots : halves ? kMaxBulkSlots : kMaxBulkSlots - 2;
+    for (int raw_slots = most_raw; raw_slots >= 2; --raw_slots) {
       const int64_t stages = std::min<int64_t>(
-          kMaxStages, (available - weights - raw_slots * raw_slot) / c.slab_bytes);
+          kMaxStages, (available - weights - raw_slots * needs.raw_slot) / c.slab_bytes);
       // Through the ring all warpgroups take their tiles' slabs at the same time.
-      if (stages < (resident ? window : kConsumers)) continue;
+      if (stages < (resident ? needs.window : kConsumers)) continue;
       c.resident = resident;
       c.raw_slots = raw_slots;
-      c.raw_slot_bytes = static_cast<int32_t>(raw_slot);
+      c.raw_slot_bytes = static_cast<int32_t>(needs.raw_slot);
       c.raw_at = static_cast<int32_t>(weights);
       c.stages = static_cast<int32_t>(stages);
       c.stages_at = c.raw_at + c.raw_slots * c.raw_slot_bytes;
       c.stage_reciprocal = 0xFFFFFFFFu / static_cast<uint32_t>(c.stages) + 1;
       return true;
     }
+  }
+  return false;
+}
+
+// Settles how a class uses shared memory. False where even the smallest way does not fit.
+bool fit(Class& c, const Plan& plan, int64_t available) {
+  const int64_t block = int64_t{2} * parts_of(plan.engine) * kChunk * plan.channels;
+  const int64_t piece = std::min<int64_t>(c.positions * kEights, kPieceTasks) * kTaskBytes;
+  const int64_t box =
+      int64_t{box_channels(plan.squares, plan.element)} * plan.box_y * plan.box_x * plan.element;
+  const int64_t raw_slot = std::max(piece, plan.bulk ? box : 0);
+  c.quads_of_row = ((c.x_min & (16 / plan.element - 1)) + c.slab_x + 3) / 4;
+  c.quads = c.quads_of_row * c.slab_y * (box_channels(plan.squares, plan.element) / 8);
+  c.weight_bytes = block * c.weight_blocks;
+  // A slab more than the window, so that one is filled while the others are multiplied; with
+  // several bands warpgroups are in two windows at a time, where they are three.
+  const int64_t window =
+      int64_t{c.window} * plan.chunks + (c.bands > 1 && plan.squares == 1 ? 2 : 1);
+  // Slots for add come last, where the swizzle of bulk copies wants them. What is asked for early
+  // counts more than slots of raw x.
+  const int most_add = plan.add_slots ? kMaxAddSlots : 0;
+  for (int add_slots = most_add; add_slots >= std::min(2, most_add); --add_slots) {
+    const int64_t rest =
+        add_slots == 0
+            ? available
+            : round_down(available - kAddConsumers * add_slots * kAddSlotBytes, kAddAlignment);
+    c.add_slots = add_slots;
+    c.add_at = static_cast<int32_t>(rest);
+    if (use(c, plan, {raw_slot, window, block}, rest)) return true;
   }
   return false;
 }
@@ -199,8 +232,7 @@ bool lay_out(Plan& plan, const ConvTranspose3d& g, int64_t available) {
   const auto z = phase_taps(g, 0), y = phase_taps(g, 1), x = phase_taps(g, 2);
   const auto columns = columns_of(plan, x);
   const auto add = [&](const PhaseTaps& pz, std::span<const PhaseTaps> py, const Columns& px) {
-    plan.classes.push_back(
-        make_class({pz, py, px}, plan.chunks, parts_of(plan.engine), &plan.bands));
+    plan.classes.push_back(make_class({pz, py, px}, plan, &plan.bands));
   };
   const auto clear = [&] {
     plan.classes.clear();
@@ -215,6 +247,7 @@ bool lay_out(Plan& plan, const ConvTranspose3d& g, int64_t available) {
     return true;
   };
   for (const bool bulk : {true, false}) {
+    if (!bulk && plan.squares == 2) continue;
     plan.bulk = bulk;
     clear();
     for (const PhaseTaps& pz : z) {
@@ -239,6 +272,15 @@ bool lay_out(Plan& plan, const ConvTranspose3d& g, int64_t available) {
     if (fits) return true;
   }
   return false;
+}
+
+Refusal refuse_plan(const Plan& plan, const DeviceProperties& device) {
+  const size_t shares = plan.classes.size() * static_cast<size_t>(plan.channel_tiles);
+  VOLUP_REFUSE_IF(shares > kMaxShares, "needs at most ", kMaxShares,
+                  " phases x channel tiles, got ", shares);
+  VOLUP_REFUSE_IF(plan.shared_bytes == 0, "needs more shared memory than ",
+                  device.shared_memory_bytes, " bytes");
+  return std::nullopt;
 }
 
 }  // namespace
@@ -275,17 +317,12 @@ Refusal refuse(const Problem& problem, const DeviceProperties& device) {
     VOLUP_REFUSE_IF(problem.input[axis] >= 1 << 30 || problem.conv_output[axis] >= 1 << 30,
                     "needs sizes below 2^30, got ", problem.input);
   }
-  const Plan plan = make_plan(problem, device);
-  const size_t shares = plan.classes.size() * static_cast<size_t>(plan.channel_tiles);
-  VOLUP_REFUSE_IF(shares > kMaxShares, "needs at most ", kMaxShares,
-                  " phases x channel tiles, got ", shares);
-  VOLUP_REFUSE_IF(plan.shared_bytes == 0, "needs more shared memory than ",
-                  device.shared_memory_bytes, " bytes");
+  if (auto refusal = refuse_plan(make_plan(problem, 1, device), device)) return refusal;
   int64_t tiles = problem.conv_output[0];
   for (int axis = 2; axis < 5; ++axis) {
     if (!checked_multiply(
             tiles,
-            axis == 2 ? problem.conv_output[axis] : problem.conv_output[axis] / kTileEdge + 1,
+            axis == 2 ? problem.conv_output[axis] : problem.conv_output[axis] / kSquareEdge + 1,
             &tiles) ||
         tiles >= int64_t{1} << 28) {
       return cat("needs fewer than 2^28 tiles, got output ", problem.conv_output);
@@ -294,10 +331,44 @@ Refusal refuse(const Problem& problem, const DeviceProperties& device) {
   return std::nullopt;
 }
 
-Plan make_plan(const Problem& problem, const DeviceProperties& device) {
+Refusal refuse_wide(const Problem& problem, const DeviceProperties& device) {
+  if (auto refusal = refuse(problem, device)) return refusal;
+  VOLUP_REFUSE_IF(engine_for(problem.precision, problem.io) == Engine::kBf16x3,
+                  "has no fp32 products");
+  VOLUP_REFUSE_IF(takes_add(problem.epilogue.kind), "has no epilogue ",
+                  name_of(problem.epilogue.kind));
+  const int64_t columns = problem.conv_output[4];
+  VOLUP_REFUSE_IF(problem.geometry.stride[2] != 2, "needs stride 2 along W, got ",
+                  problem.geometry.stride[2]);
+  VOLUP_REFUSE_IF(columns % 2 != 0 || columns <= 2 * kSquareEdge,
+                  "needs an even output width over ", 2 * kSquareEdge, ", got ", columns);
+  // What bulk copies take.
+  const auto whole_row = [&](int64_t elements) {
+    return elements * static_cast<int64_t>(element_size(problem.io)) % 16 == 0;
+  };
+  VOLUP_REFUSE_IF(!whole_row(problem.input[4]), "needs input rows of whole 16 bytes, got width ",
+                  problem.input[4]);
+  VOLUP_REFUSE_IF(takes_add(problem.epilogue.kind) && !whole_row(columns),
+                  "needs output rows of whole 16 bytes to add, got width ", columns);
+  return refuse_plan(make_plan(problem, 2, device), device);
+}
+
+int64_t tiles_of(const Plan& plan, const Problem& problem, const DeviceProperties& device) {
+  int blocks = 0;
+  const Parameters p = make_parameters(plan, problem, device, &blocks);
+  int64_t tiles = 0;
+  for (const Class& c : std::span(p.classes).first(static_cast<size_t>(p.class_count))) {
+    tiles += int64_t{c.tiles} * c.bands * plan.channel_tiles;
+  }
+  return tiles;
+}
+
+Plan make_plan(const Problem& problem, int squares, const DeviceProperties& device) {
   const ConvTranspose3d& g = problem.geometry;
   Plan plan;
+  plan.squares = squares;
   plan.engine = *engine_for(problem.precision, problem.io);
+  plan.add_slots = squares == 2 && takes_add(problem.epilogue.kind);
   plan.chunks = static_cast<int>((g.in_channels + kChunk - 1) / kChunk);
   plan.channel_tiles = static_cast<int>((g.out_channels + plan.channels - 1) / plan.channels);
   const auto available =
@@ -403,7 +474,7 @@ double tile_cost(const Plan& plan, const Class& c, bool adds) {
   const int parts = parts_of(plan.engine);
   const int products = parts * (parts + 1) / 2;
   const double multiply = products * (kChunk / 16.0) * c.weight_blocks * plan.channels / 2;
-  const double finish = adds ? 3600 : 2000;
+  const double finish = adds ? 3000 : 1500;
   return multiply + finish * c.bands;
 }
 
@@ -458,11 +529,12 @@ Parameters make_parameters(const Plan& plan, const Problem& problem, const Devic
   p.stride_z = narrow(g.stride[0]);
   p.stride_y = narrow(g.stride[1]);
   p.stride_x = narrow(g.stride[2]);
-  p.tile_x = g.stride[2] == 1 && !plan.narrow ? 2 * kTileEdge : kTileEdge;
+  p.tile_x = (g.stride[2] == 1 && !plan.narrow ? 2 : plan.squares) * kSquareEdge;
   p.chunks = plan.chunks;
   p.bulk = plan.bulk && problem.input[4] * plan.element % 16 == 0;
   p.box_x = plan.box_x;
   p.box_y = plan.box_y;
+  p.box_c = box_channels(plan.squares, plan.element);
   p.paired = g.stride[2] == 2 && p.ow % 2 == 0;
   p.even_count = p.n % 2 == 0 || p.ci % 2 == 0 || p.id % 2 == 0 || p.ih % 2 == 0 || p.iw % 2 == 0;
   p.class_count = static_cast<int32_t>(plan.classes.size());
@@ -483,7 +555,7 @@ Parameters make_parameters(const Plan& plan, const Problem& problem, const Devic
       y = std::max(y, phase_count(p.oh, p.stride_y, band.phase_y));
     }
     c.tiles_x = narrow((x + p.tile_x - 1) / p.tile_x);
-    c.tiles_y = narrow((y + kTileEdge - 1) / kTileEdge);
+    c.tiles_y = narrow((y + kSquareEdge - 1) / kSquareEdge);
     c.positions_z = narrow(phase_count(p.od, p.stride_z, c.phase_z));
     c.columns = static_cast<uint32_t>(c.tiles_x * c.tiles_y * p.n);
     c.tiles = c.columns * static_cast<uint32_t>(c.positions_z);

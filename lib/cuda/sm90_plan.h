@@ -6,6 +6,7 @@
 #define VOLUP_CUDA_SM90_PLAN_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "cuda/sm90_layout.h"
@@ -13,7 +14,8 @@
 
 namespace volup::sm90 {
 
-// What depends on the model, precision and I/O type, and not on sizes.
+// What depends on the model, precision, I/O type and the squares of a tile, and not on sizes.
+// Packed weights are the same bytes for one square and for two.
 struct Plan {
   Engine engine = Engine::kBf16x3;
   int channels = 64;  // kN
@@ -21,8 +23,10 @@ struct Plan {
   int element = 4;  // bytes of the I/O type
   int channel_tiles = 1;
   bool narrow =
-      false;          // with stride 1: one accumulator, for slabs that would be too large with two
-  bool bulk = false;  // x may come by bulk copies, of boxes of this size
+      false;        // with stride 1: one accumulator, for slabs that would be too large with two
+  int squares = 1;  // of a tile
+  bool add_slots = false;  // add comes through slots
+  bool bulk = false;       // x may come by bulk copies, of boxes of this size
   int box_x = 0, box_y = 0;
   std::vector<Class> classes;
   std::vector<Band> bands;
@@ -42,11 +46,15 @@ struct Plan {
   static size_t round_up(size_t bytes) { return (bytes + 255) / 256 * 256; }
 };
 
-// Why the kernel cannot take the problem.
+// Why the kernel cannot take the problem: with tiles of one square, of two.
 Refusal refuse(const Problem& problem, const DeviceProperties& device);
+Refusal refuse_wide(const Problem& problem, const DeviceProperties& device);
 
 // Of a problem that is not refused.
-Plan make_plan(const Problem& problem, const DeviceProperties& device);
+Plan make_plan(const Problem& problem, int squares, const DeviceProperties& device);
+
+// Tiles of all bands and channel tiles.
+int64_t tiles_of(const Plan& plan, const Problem& problem, const DeviceProperties& device);
 
 Result<std::vector<std::byte>> pack(const Plan& plan, const Model& model);
 

@@ -15,6 +15,8 @@ TEST_F(Capture, ReplayWithNewData) {
         "A n2 ci3 co16 i4x5x9 k3 s2 p1 tf32", "B n2 ci32 co64 i3x4x8 k3 s2 p1 op1 fp32",
         "B n2 ci32 co64 i3x4x8 k3 s2 p1 op1 tf32", "C n2 ci32 co64 i3x4x8 k3 s2 p1 op1 fp32",
         "C n2 ci32 co64 i3x4x8 k3 s2 p1 op1 fp16 io=fp16",
+        "B n64 ci32 co64 i4x16x16 k3 s2 p1 op1 fp16 io=fp16",
+        "C n64 ci32 co64 i4x16x16 k3 s2 p1 op1 tf32",
         "C n2 ci32 co64 i3x4x8 k3 s2 p1 op1 bf16 io=bf16",
         "B n1 ci6 co300 i3x4x5 k3x2x1 s2 p1x0x0 g2 fp32"}) {
     Case c = random_case(problem_of(text), DataSet::kZeroMean, 51, 2.0);

@@ -23,9 +23,8 @@ constexpr Format kFormats[] = {
 
 // The three reference geometries on small volumes, and sums as long as real networks have.
 constexpr const char* kShapes[] = {
-    "n3 ci3 co16 i6x12x14 k3 s2 p1",
-    "n1 ci32 co64 i6x8x8 k3 s2 p1 op1",
-    "n2 ci32 co64 i4x5x9 k3 s2 p1 op1",
+    "n3 ci3 co16 i6x12x14 k3 s2 p1",    "n1 ci32 co64 i6x8x8 k3 s2 p1 op1",
+    "n2 ci32 co64 i4x5x9 k3 s2 p1 op1", "n1 ci32 co64 i3x9x24 k3 s2 p1 op1",
     "n1 ci256 co32 i3x4x4 k4 s2 p1",
 };
 

@@ -128,7 +128,9 @@ TEST_F(Edges, NeighboursOfABadVoxelAreUntouched) {
   for (const char* text :
        {"A n2 ci3 co16 i4x5x9 k3 s2 p1 fp32", "B n2 ci32 co64 i3x4x8 k3 s2 p1 op1 fp32",
         "C n2 ci32 co64 i3x4x8 k3 s2 p1 op1 fp32", "C n2 ci32 co64 i3x4x8 k3 s2 p1 op1 tf32",
-        "B n2 ci32 co64 i3x4x8 k3 s2 p1 op1 fp16 io=fp16"}) {
+        "B n2 ci32 co64 i3x4x8 k3 s2 p1 op1 fp16 io=fp16",
+        "B n2 ci32 co64 i3x4x24 k3 s2 p1 op1 tf32", "C n2 ci32 co64 i3x4x24 k3 s2 p1 op1 tf32",
+        "C n2 ci32 co64 i3x4x24 k3 s2 p1 op1 fp16 io=fp16"}) {
     for (const float bad : {kNan, kInfinity}) {
       Case c = random_case(problem_of(text), DataSet::kZeroMean, 31, 1.0);
       Case spoilt = c;

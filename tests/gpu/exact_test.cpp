@@ -19,6 +19,9 @@ constexpr const char* kShapes[] = {
     "n2 ci32 co32 i3x17x33 k5 p4 d2",      // slabs that fill shared memory
     "n96 ci32 co8 i1x16x16 k3 s2 p1 op1",  // columns of one tile: many a block, few slabs at a time
     "n40 ci64 co8 i2x16x24 k3 s2 p1 op1",
+    "n3 ci20 co40 i3x5x24 k3 s2 p1 op1",          // tiles that end in the middle, every way
+    "n2 ci64 co72 i4x9x40 k3 s2 p1 op1",          // two chunks and two tiles of channels
+    "n2 ci32 co64 i5x6x16 k5x3x4 s3x1x2 p2x1x1",  // three phases along D, one along H
     "n1 ci32 co16 i5x18x40 k3 p1",
     "n2 ci8 co64 i9x9x24 k3 s2 p1:0",
     "n2 ci32 co64 i5x8x12 k3 s2 p1",

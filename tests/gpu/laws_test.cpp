@@ -180,11 +180,20 @@ TEST_F(Laws, InputShiftMovesTheOutputByTheStride) {
 }
 
 constexpr const char* kBitShapes[] = {
-    "A n5 ci3 co16 i4x5x9 k3 s2 p1 fp32",          "B n5 ci32 co64 i3x4x8 k3 s2 p1 op1 fp32",
-    "C n5 ci32 co64 i3x4x8 k3 s2 p1 op1 fp32",     "C n5 ci32 co64 i3x4x8 k3 s2 p1 op1 tf32",
-    "B n5 ci32 co64 i3x4x8 k3 s2 p1 op1 tf32",     "B n5 ci32 co64 i3x4x7 k3 s2 p1 fp16 io=fp16",
-    "C n5 ci32 co64 i3x4x8 k3 s2 p1 bf16 io=bf16", "I n3 ci32 co16 i32x32x10 k4 s2 p1 fp32",
-    "A n5 ci3 co16 i4x5x9 k3 s2 p1 fp16 io=fp16",  "A n5 ci3 co16 i4x5x9 k3 s2 p1 tf32",
+    "A n5 ci3 co16 i4x5x9 k3 s2 p1 fp32",
+    "B n5 ci32 co64 i3x4x8 k3 s2 p1 op1 fp32",
+    "C n5 ci32 co64 i3x4x8 k3 s2 p1 op1 fp32",
+    "C n5 ci32 co64 i3x4x8 k3 s2 p1 op1 tf32",
+    "B n5 ci32 co64 i3x4x8 k3 s2 p1 op1 tf32",
+    "B n5 ci32 co64 i3x4x7 k3 s2 p1 fp16 io=fp16",
+    "C n5 ci32 co64 i3x4x8 k3 s2 p1 bf16 io=bf16",
+    "I n3 ci32 co16 i32x32x10 k4 s2 p1 fp32",
+    "B n5 ci32 co64 i3x4x24 k3 s2 p1 op1 tf32",
+    "C n5 ci32 co64 i3x4x24 k3 s2 p1 op1 tf32",
+    "B n5 ci32 co64 i3x9x16 k3 s2 p1 op1 fp16 io=fp16",
+    "C n5 ci32 co64 i3x9x16 k3 s2 p1 op1 bf16 io=bf16",
+    "A n5 ci3 co16 i4x5x9 k3 s2 p1 fp16 io=fp16",
+    "A n5 ci3 co16 i4x5x9 k3 s2 p1 tf32",
 };
 
 TEST_F(Laws, SameBitsAgainAndFromMisalignedMemory) {

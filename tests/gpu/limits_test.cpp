@@ -140,6 +140,7 @@ TEST_F(Limits, SoftmaxAtTwoToThe31Outputs) {
 TEST_F(Limits, HardswishAtTwoToThe31Outputs) {
   check_batch("C n512 ci32 co64 i16x16x16 k3 s2 p1 op1 fp32", {0, 255, 256, 511});
   check_batch("C n1025 ci32 co64 i16x16x16 k3 s2 p1 op1 fp32", {0, 511, 1023, 1024});
+  check_batch("C n1025 ci32 co64 i16x16x16 k3 s2 p1 op1 tf32", {0, 511, 1023, 1024});
 }
 
 // The logits pass 2^31 although the output does not.

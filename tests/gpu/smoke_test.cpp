@@ -12,6 +12,7 @@ class Smoke : public GpuTest {};
 constexpr const char* kShapes[] = {
     "n2 ci3 co16 i3x5x7 k3 s2 p1",
     "n1 ci32 co64 i2x9x11 k3 s2 p1 op1",
+    "n1 ci20 co40 i3x5x24 k3 s2 p1 op1",  // a tile of two squares and half of one
     "n1 ci20 co24 i3x4x5 k4x3x5 s2x1x3 p1x0x2",
 };
 
