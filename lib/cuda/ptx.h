@@ -234,14 +234,14 @@ __device__ inline void bulk_copy(void* shared, const void* global, uint32_t byte
 }
 
 // "cp.async.bulk.tensor": a box of a 5-dimensional tensor from global to shared memory (aligned to
-// what its swizzle asks for), zero outside it, counted on barrier. map: a CUtensorMap among the
-// kernel's parameters; the coordinates: fastest first.
-__device__ inline void tensor_copy(void* shared, const void* map, int i0, int i1, int i2, int i3,
-                                   int i4, uint64_t* barrier) {
+// 128), zero outside it, counted on barrier. map: a CUtensorMap among the kernel's parameters; x to
+// n: coordinates, fastest first.
+__device__ inline void tensor_copy(void* shared, const void* map, int x, int y, int z, int c, int n,
+                                   uint64_t* barrier) {
   asm volatile(
       "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
       " [%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(shared_address(shared)),
-      "l"(map), "r"(i0), "r"(i1), "r"(i2), "r"(i3), "r"(i4), "r"(shared_address(barrier))
+      "l"(map), "r"(x), "r"(y), "r"(z), "r"(c), "r"(n), "r"(shared_address(barrier))
       : "memory");
 }
 

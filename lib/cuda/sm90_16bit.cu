@@ -14,7 +14,7 @@ Instance instance(DType io) {
           io,
           kN,
           kSquares,
-          RolesOf<kKind, kSquares>::kThreads,
+          RolesOf<kSquares>::kThreads,
           reinterpret_cast<const void*>(&fused_kernel<kEngine, kKind, Io, kN, kSquares>)};
 }
 
@@ -27,13 +27,11 @@ std::span<const Instance> bits16_instances() {
       instance<kFp16x1, kIdentity, __half, 64, 1>(DType::kFp16),
       instance<kFp16x1, kIdentity, __half, 64, 2>(DType::kFp16),
       instance<kFp16x1, kAddHardswish, __half, 64, 1>(DType::kFp16),
-      instance<kFp16x1, kAddHardswish, __half, 64, 2>(DType::kFp16),
       instance<kFp16x1, kSoftmaxSigmoid, __half, 64, 1>(DType::kFp16),
       instance<kFp16x1, kSoftmaxSigmoid, __half, 64, 2>(DType::kFp16),
       instance<kBf16x1, kIdentity, __nv_bfloat16, 64, 1>(DType::kBf16),
       instance<kBf16x1, kIdentity, __nv_bfloat16, 64, 2>(DType::kBf16),
       instance<kBf16x1, kAddHardswish, __nv_bfloat16, 64, 1>(DType::kBf16),
-      instance<kBf16x1, kAddHardswish, __nv_bfloat16, 64, 2>(DType::kBf16),
       instance<kBf16x1, kSoftmaxSigmoid, __nv_bfloat16, 64, 1>(DType::kBf16),
       instance<kBf16x1, kSoftmaxSigmoid, __nv_bfloat16, 64, 2>(DType::kBf16),
   };

@@ -6,7 +6,6 @@
 #define VOLUP_CUDA_SM90_FINISH_CUH_
 
 #include "cuda/ptx.h"
-#include "cuda/sm90_add_slots.cuh"
 #include "cuda/sm90_block.cuh"
 #include "cuda/sm90_layout.h"
 
@@ -64,13 +63,11 @@ inline constexpr float kLowest = -3.0e38f;  // as maximum where there is none
 template <EpilogueKind kKind>
 inline constexpr float kBiasScale = kKind == EpilogueKind::kSoftmaxSigmoid ? kLog2E : 1.0f;
 
-// kSquares: of a warpgroup.
-template <EpilogueKind kKind, typename Io, int kN, int kSquares>
+template <EpilogueKind kKind, typename Io, int kN>
 struct Finish : Block {
   using Block::Block;
-  using Accumulators = float[2][kSquares][kN / 2];
+  using Accumulators = float[2][kN / 2];
   using Vector = typename Pair<Io>::Type;
-  using Slots = AddSlots<Io, kN>;
   static constexpr bool kAdds = takes_add(kKind);
   static constexpr bool kCouples = couples_channels(kKind);
 
@@ -94,15 +91,15 @@ struct Finish : Block {
     return own;
   }
 
-  // Where a thread's values belong: two rows y, one column x an accumulator and square, channels
+  // Where a thread's values belong: two rows y, one column x an accumulator, channels
   // 8 i + e after its first.
   struct Outputs {
-    int64_t first;  // element offset of row 0, accumulator 0, square 0, first channel
-    bool whole;     // all of the tile exists, and pairs of columns can go together
+    int64_t first;  // element offset of row 0, accumulator 0, first channel
+    bool whole;     // all of the square exists, and pairs of columns can go together
   };
   // Which of them exist, where not all do.
   struct Edges {
-    bool row[2], column[kSquares][2];
+    bool row[2], column[2];
     int channels;  // from its first one on
   };
 
@@ -117,9 +114,8 @@ struct Finish : Block {
   __device__ int first_x(const Tile& tile) const {
     return (tile.x + c.shift_x[0]) * p.stride_x + c.phase_x[0];
   }
-  // Elements to the other row, to the other square (whose stride is 2), to the other accumulator.
+  // Elements to the other row, to the other accumulator.
   __device__ int row_step() const { return p.stride_y * p.ow; }
-  static constexpr int kSquareStep = 2 * kSquareEdge;
   __device__ int column_step() const {
     return (c.shift_x[1] - c.shift_x[0]) * p.stride_x + c.phase_x[1] - c.phase_x[0];
   }
@@ -134,7 +130,7 @@ struct Finish : Block {
                          own.lane / 4 * p.stride_x);
     const bool whole = p.paired && exists && channel + kN <= p.co &&
                        first_y(tile) + (kSquareEdge - 1) * p.stride_y < p.oh &&
-                       (tile.x + kSquares * kSquareEdge - 1) * p.stride_x + c.phase_x[1] < p.ow;
+                       (tile.x + kSquareEdge - 1) * p.stride_x + c.phase_x[1] < p.ow;
     o.whole = __any_sync(~0u, whole);
     return o;
   }
@@ -145,28 +141,19 @@ struct Finish : Block {
     const int x = first_x(tile) + own.lane / 4 * p.stride_x;
     edges.row[0] = exists && y < p.oh;
     edges.row[1] = exists && y + p.stride_y < p.oh;
-#pragma unroll
-    for (int s = 0; s < kSquares; ++s) {
-      edges.column[s][0] = x + s * kSquareStep < p.ow;
-      edges.column[s][1] = c.accumulators == 2 && x + s * kSquareStep + column_step() < p.ow;
-    }
+    edges.column[0] = x < p.ow;
+    edges.column[1] = c.accumulators == 2 && x + column_step() < p.ow;
     edges.channels = p.co - first_channel() - own.lane % 4 * 2;
     return edges;
   }
 
-  struct Nothing {
-    __device__ void operator()(int) const {}
-  };
-  // Calls begin(i) for each group of 8 channels and body(i, e, h, pointer to the value of
-  // accumulator 0 and square 0) for all rows and channels; for those that exist where kWhole is
-  // false.
-  template <bool kWhole, typename Begin, typename Body>
-  __device__ void for_each_output(const Outputs& o, const Edges& edges, const Begin& begin,
-                                  const Body& body) const {
+  // Calls body(i, e, h, pointer to the value of accumulator 0) for all rows and channels; for
+  // those that exist where kWhole is false.
+  template <bool kWhole, typename Body>
+  __device__ void for_each_output(const Outputs& o, const Edges& edges, const Body& body) const {
     Io* at = ptx::opaque(static_cast<Io*>(p.out) + o.first);
 #pragma unroll
     for (int i = 0; i < kN / 8; ++i) {
-      begin(i);
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
 #pragma unroll
@@ -180,10 +167,10 @@ struct Finish : Block {
     }
   }
 
-  // add of a whole tile of one square: kAhead groups of 8 channels are under way at a time, as many
-  // as registers allow beside the accumulators. Two squares have slots.
+  // add of a whole tile: kAhead groups of 8 channels are under way at a time, as many as registers
+  // allow beside the accumulators.
   static constexpr int kGroups = kN / 8;
-  static constexpr int kAhead = kAdds && kSquares == 1 ? 2 : 1;
+  static constexpr int kAhead = kAdds ? 2 : 1;
   struct Added {
     float2 value[kAhead][2][2];
   };
@@ -214,82 +201,40 @@ struct Finish : Block {
   // anew.
   template <bool kWhole>
   __device__ bool finish(Accumulators& acc, const Own& own, Added& added, const Outputs& o,
-                         const Edges& edges, Slots& slots, const Tile& tile) const {
+                         const Edges& edges) const {
     if constexpr (kCouples) {
       return finish_softmax<kWhole>(acc, own, o, edges);
-    } else if constexpr (kAdds && kSquares == 2) {
-      return finish_from_slots<kWhole>(acc, own, o, edges, slots, tile);
     } else {
       return finish_pointwise<kWhole>(acc, own, added, o, edges);
     }
   }
 
   template <bool kWhole>
-  __device__ static void store(Io* at, int column_step, const bool (&exists)[2], float first,
+  __device__ static void store(Io* at, int column_step, const Edges& edges, float first,
                                float second) {
     if constexpr (kWhole) {
       Pair<Io>::store(reinterpret_cast<Vector*>(at), first, second);
     } else {
-      if (exists[0]) at[0] = from_float<Io>(first);
-      if (exists[1]) at[column_step] = from_float<Io>(second);
+      if (edges.column[0]) at[0] = from_float<Io>(first);
+      if (edges.column[1]) at[column_step] = from_float<Io>(second);
     }
   }
 
   template <bool kWhole>
   __device__ bool finish_softmax(Accumulators& acc, const Own& own, const Outputs& o,
                                  const Edges& edges) const {
-    float scale[2][kSquares][2] = {};  // of each accumulator's two rows
+    float scale[2][2] = {};  // of each accumulator's two rows
     float check = 0.0f;
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-#pragma unroll
-      for (int s = 0; s < kSquares; ++s) {
-        if (kWhole || kSquares == 2 || j < c.accumulators) {
-          exponentials(acc[j][s], own.bias, scale[j][s], check);
-        }
-      }
+      if (kWhole || j < c.accumulators) exponentials(acc[j], own.bias, scale[j], check);
     }
-    const auto body = [&](int i, int e, int h, Io* at) {
-      const auto value = [&](int j, int s) {
-        return sigmoid_of_probability<Io>(acc[j][s][4 * i + 2 * h + e] * scale[j][s][h]);
+    for_each_output<kWhole>(o, edges, [&](int i, int e, int h, Io* at) {
+      const auto value = [&](int j) {
+        return sigmoid_of_probability<Io>(acc[j][4 * i + 2 * h + e] * scale[j][h]);
       };
-#pragma unroll
-      for (int s = 0; s < kSquares; ++s) {
-        store<kWhole>(at + s * kSquareStep, column_step(), edges.column[s], value(0, s),
-                      value(1, s));
-      }
-    };
-    for_each_output<kWhole>(o, edges, Nothing(), body);
-    return check == 0.0f;
-  }
-
-  // What slots hold is zero past the edges; channels that do not exist are stored nowhere.
-  template <bool kWhole>
-  __device__ bool finish_from_slots(Accumulators& acc, const Own& own, const Outputs& o,
-                                    const Edges& edges, Slots& slots, const Tile& tile) const {
-    float check = 0.0f;  // stays 0 as long as all is finite
-    typename Slots::Values added;
-    const auto begin = [&](int i) {
-      if (i % Slots::kGroups == 0) {
-        slots.take(tile, i / Slots::kGroups, own.lane, own.warp, added);
-      }
-    };
-    const auto body = [&](int i, int e, int h, Io* at) {
-      const int k = 4 * i + 2 * h + e;
-#pragma unroll
-      for (int s = 0; s < kSquares; ++s) {
-        const float2 a = added.pair[i % Slots::kGroups][e][h][s];
-        float value[2];
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          value[j] = acc[j][s][k];
-          if (kWhole || edges.column[s][j]) check = fmaf(value[j], 0.0f, check);
-          value[j] = add_hardswish(value[j] + own.bias[2 * i + e] + (j == 0 ? a.x : a.y));
-        }
-        store<kWhole>(at + s * kSquareStep, column_step(), edges.column[s], value[0], value[1]);
-      }
-    };
-    for_each_output<kWhole>(o, edges, begin, body);
+      store<kWhole>(at, column_step(), edges, value(0), value(1));
+    });
     return check == 0.0f;
   }
 
@@ -297,35 +242,30 @@ struct Finish : Block {
   __device__ bool finish_pointwise(Accumulators& acc, const Own& own, Added& added,
                                    const Outputs& o, const Edges& edges) const {
     float check = 0.0f;  // stays 0 as long as all is finite
-    const auto body = [&](int i, int e, int h, Io* at) {
+    for_each_output<kWhole>(o, edges, [&](int i, int e, int h, Io* at) {
+      float value[2];
 #pragma unroll
-      for (int s = 0; s < kSquares; ++s) {
-        float value[2];
-        Io* out = at + s * kSquareStep;
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          value[j] = acc[j][s][4 * i + 2 * h + e];
-          if (kWhole || edges.column[s][j]) check = fmaf(value[j], 0.0f, check);
-          value[j] += own.bias[2 * i + e];
-          if constexpr (kAdds && kWhole) {
-            const float2 a = added.value[i % kAhead][e][h];
-            value[j] = add_hardswish(value[j] + (j == 0 ? a.x : a.y));
-          } else if constexpr (kAdds) {
-            const Io* add = static_cast<const Io*>(p.add) + (out - static_cast<Io*>(p.out));
-            if (edges.column[s][j]) {
-              value[j] = add_hardswish(value[j] + to_float(add[j * column_step()]));
-            }
+      for (int j = 0; j < 2; ++j) {
+        value[j] = acc[j][4 * i + 2 * h + e];
+        if (kWhole || edges.column[j]) check = fmaf(value[j], 0.0f, check);
+        value[j] += own.bias[2 * i + e];
+        if constexpr (kAdds && kWhole) {
+          const float2 a = added.value[i % kAhead][e][h];
+          value[j] = add_hardswish(value[j] + (j == 0 ? a.x : a.y));
+        } else if constexpr (kAdds) {
+          const Io* add = static_cast<const Io*>(p.add) + (at - static_cast<Io*>(p.out));
+          if (edges.column[j]) {
+            value[j] = add_hardswish(value[j] + to_float(add[j * column_step()]));
           }
         }
-        store<kWhole>(out, column_step(), edges.column[s], value[0], value[1]);
       }
+      store<kWhole>(at, column_step(), edges, value[0], value[1]);
       if constexpr (kAdds && kWhole) {
         if (e == 1 && h == 1 && i + kAhead < kGroups) {
           load_group(at - row_step() + (8 * kAhead - 1) * p.output_plane, added, i + kAhead);
         }
       }
-    };
-    for_each_output<kWhole>(o, edges, Nothing(), body);
+    });
     return check == 0.0f;
   }
 

@@ -14,7 +14,7 @@ Instance instance(DType io) {
           io,
           kN,
           kSquares,
-          RolesOf<kKind, kSquares>::kThreads,
+          RolesOf<kSquares>::kThreads,
           reinterpret_cast<const void*>(&fused_kernel<kEngine, kKind, Io, kN, kSquares>)};
 }
 

@@ -4,8 +4,7 @@
 // persistent block a multiprocessor. A block serves one class of outputs (sm90_layout.h), whose
 // weights stay in shared memory where they fit. Its roles run side by side:
 //   load     a warpgroup: weights, once or through a ring; slabs of x, split into parts, to stages
-//   consume  two to four warpgroups, a tile or a square of one each: products, then epilogue and
-//            stores
+//   consume  three or four warpgroups, a square each: products, then epilogue and stores
 // A tile with an accumulator that is not finite is computed once more by plain FMA. This file holds
 // the kernel and the order of things; how they are done: sm90_setup.cuh, sm90_loader.cuh,
 // sm90_bulk_loader.cuh, sm90_products.cuh, sm90_finish.cuh, sm90_exact.cuh.
@@ -27,16 +26,13 @@ namespace volup::sm90 {
 // A warpgroup's role: tile after tile, from stages to outputs.
 template <Engine kEngine, EpilogueKind kKind, typename Io, int kN, int kSquares>
 struct Consumer : Block {
-  static constexpr int kOwn = kOwnSquares<kKind, kSquares>;
-  const Products<kEngine, kN, kOwn> products;
-  using Epilogue = Finish<kKind, Io, kN, kOwn>;
+  const Products<kEngine, kN> products;
+  using Epilogue = Finish<kKind, Io, kN>;
   const Epilogue epilogue;
-  // Kept from tile to tile: a warpgroup's own would begin undefined in each, and what is read
-  // before it is defined takes registers of its own all the time.
-  using Accumulators = float[2][kOwn][kN / 2];
-  using Progress = typename Products<kEngine, kN, kOwn>::Progress;
-  static constexpr bool kAddSlots = Epilogue::kAdds && kOwn == 2;
-  static constexpr int kTileWarpgroups = kSquares / kOwn;
+  // Kept from tile to tile: a tile's own would begin undefined, and what is read before it is
+  // defined takes registers of its own all the time.
+  using Accumulators = float[2][kN / 2];
+  using Progress = typename Products<kEngine, kN>::Progress;
 
   __device__ Consumer(const Parameters& parameters, Shared& s, const Share& serves)
       : Block(parameters, s, serves),
@@ -47,14 +43,13 @@ struct Consumer : Block {
   __device__ void march(int w) const {
     Progress progress;
     Accumulators acc = {};
-    typename Epilogue::Slots slots(*this, w);
     wait(&shared.slot_full[0], 0);
-    const int square = w % kTileWarpgroups;
+    const int square = w % kSquares;
     int z = 0, band = 0;  // in the run
     const auto go_on = [&](int tiles) {
       for (band += tiles; band >= c.bands; band -= c.bands) ++z;
     };
-    go_on(w / kTileWarpgroups);
+    go_on(w / kSquares);
     uint32_t first_fill = 0;
     for (Run run(*this); run.exists();) {
       if (z >= run.tiles) {
@@ -66,12 +61,11 @@ struct Consumer : Block {
       const uint32_t first = first_fill + z * p.chunks;
       Tile tile = run.tile(z, band);
       tile.x += square * kSquareEdge;
-      if constexpr (kAddSlots) slots.start_first(tile);
       compute_tile(
           acc, tile, true,
           [&] { products.multiply_window(acc, this->band(band), square, first, progress); },
-          [&](int lane) { products.release_window(first, z, run.tiles, lane); }, slots, progress);
-      go_on(kConsumersOf<kKind, kSquares> / kTileWarpgroups);
+          [&](int lane) { products.release_window(first, z, run.tiles, lane); }, progress);
+      go_on(kConsumersOf<kSquares> / kSquares);
     }
   }
 
@@ -79,14 +73,12 @@ struct Consumer : Block {
   __device__ void follow_ring(int w) const {
     Progress progress;
     Accumulators acc = {};
-    typename Epilogue::Slots slots(*this, w);
     uint32_t ordinal = 0;
     for (uint32_t group = share.rank; group < groups(); group += share.ranks, ++ordinal) {
       const uint32_t index = group * kConsumers + w;
       compute_tile(
           acc, tile_at(index), index < c.tiles,
-          [&] { products.multiply_by_ring(acc, w, ordinal, progress); }, [](int) {}, slots,
-          progress);
+          [&] { products.multiply_by_ring(acc, w, ordinal, progress); }, [](int) {}, progress);
     }
   }
 
@@ -99,12 +91,12 @@ struct Consumer : Block {
     }
   }
 
-  // multiply starts the products; release follows when they are done. tile.x: of the warpgroup's
-  // first square.
+  // multiply starts the products; release follows when they are done. tile: the
+  // warpgroup's square.
   template <typename Multiply, typename Release>
   __device__ void compute_tile(Accumulators& acc, const Tile& tile, bool exists,
                                const Multiply& multiply, const Release& release,
-                               typename Epilogue::Slots& slots, Progress& progress) const {
+                               Progress& progress) const {
     progress.started[0] = progress.started[1] = 0;
     multiply();
     const auto own = epilogue.own();
@@ -112,24 +104,21 @@ struct Consumer : Block {
     bool finite;
     if (outputs.whole) {
       typename Epilogue::Added added;
-      if constexpr (Epilogue::kAdds && !kAddSlots) epilogue.load_first_groups(outputs, added);
+      if constexpr (Epilogue::kAdds) epilogue.load_first_groups(outputs, added);
       ptx::wgmma_wait<0>();
       release(own.lane);
-      finite = epilogue.template finish<true>(acc, own, added, outputs, {}, slots, tile);
+      finite = epilogue.template finish<true>(acc, own, added, outputs, {});
     } else {
       ptx::wgmma_wait<0>();
       release(own.lane);
       typename Epilogue::Added none;
       finite = epilogue.template finish<false>(acc, own, none, outputs,
-                                               epilogue.edges(own, tile, exists), slots, tile);
+                                               epilogue.edges(own, tile, exists));
     }
     if (__any_sync(~0u, !finite && exists)) {
       // Orders the warp's stores before those of exact_rows.
       __syncwarp();
-      for (int s = 0; s < kOwn; ++s) {
-        exact_rows_apart<kEngine, kKind, Io, kN>(
-            p, shared, share, {tile.n, tile.z, tile.y, tile.x + s * kSquareEdge, tile.band});
-      }
+      exact_rows_apart<kEngine, kKind, Io, kN>(p, shared, share, tile);
     }
   }
 };
@@ -140,33 +129,32 @@ template <int kConsumers>
 struct Roles {
   static constexpr int kThreads = 128 * (kConsumers + 1);
   static constexpr int kLaunch = 65536 / kThreads / 8 * 8;
-  static constexpr int kConsumer = kConsumers == 2 ? 216 : kConsumers == 3 ? 144 : 104;
-  static constexpr int kLoader = kConsumers == 2 ? 72 : kConsumers == 3 ? 80 : 64;
+  static constexpr int kConsumer = kConsumers == 3 ? 144 : 104;
+  static constexpr int kLoader = kConsumers == 3 ? 80 : 64;
   static_assert(kConsumers * (kConsumer - kLaunch) <= kLaunch - kLoader);
 };
-template <EpilogueKind kKind, int kSquares>
-using RolesOf = Roles<kConsumersOf<kKind, kSquares>>;
+template <int kSquares>
+using RolesOf = Roles<kConsumersOf<kSquares>>;
 
 template <Engine kEngine, EpilogueKind kKind, typename Io, int kN, int kSquares>
-__global__ void __launch_bounds__(RolesOf<kKind, kSquares>::kThreads, 1)
+__global__ void __launch_bounds__(RolesOf<kSquares>::kThreads, 1)
     fused_kernel(const __grid_constant__ Parameters p) {
   extern __shared__ __align__(1024) unsigned char bytes[];
   Shared& shared = *reinterpret_cast<Shared*>(bytes);
-  prepare<kN, kSquares>(p, shared, find_share(p), kBiasScale<kKind>,
-                        kSquares / kOwnSquares<kKind, kSquares>);
+  prepare<kN, kSquares>(p, shared, find_share(p), kBiasScale<kKind>);
   __syncthreads();
   ptx::grid_launch_dependents();
 
   // The role must be the same for the whole warpgroup as the compiler sees it.
   const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  if (warpgroup < kConsumersOf<kKind, kSquares>) {
-    ptx::registers_increase<RolesOf<kKind, kSquares>::kConsumer>();
+  if (warpgroup < kConsumersOf<kSquares>) {
+    ptx::registers_increase<RolesOf<kSquares>::kConsumer>();
     const Consumer<kEngine, kKind, Io, kN, kSquares> consumer(p, shared, find_share(p));
     consumer.consume(warpgroup);
   } else {
-    ptx::registers_decrease<RolesOf<kKind, kSquares>::kLoader>();
+    ptx::registers_decrease<RolesOf<kSquares>::kLoader>();
     const BulkLoader<kEngine, Io, kN, kSquares> loader(p, shared, find_share(p));
-    const int rank = static_cast<int>(ptx::thread_index()) - kConsumersOf<kKind, kSquares> * 128;
+    const int rank = static_cast<int>(ptx::thread_index()) - kConsumersOf<kSquares> * 128;
     const bool resident = loader.c.resident;
     const bool bulk = resident && p.bulk;
     if (kSquares == 2 || bulk) {

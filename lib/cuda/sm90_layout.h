@@ -45,13 +45,10 @@ inline constexpr int kEights = kChunk / 8;
 inline constexpr int kRowBytes = kChunk * 2;  // of an operand's part in shared memory
 inline constexpr int kSquareEdge = 8;         // along x and along y
 inline constexpr int kMaxSquares = 2;         // of a tile
-// Warpgroups that multiply; one more loads. A warpgroup has a tile of one square to itself, and one
-// of two where it adds, for then memory binds; else each of two warpgroups has a square, and more
-// of them hide each other's waiting.
-template <EpilogueKind kKind, int kSquares>
-inline constexpr int kOwnSquares = takes_add(kKind) ? kSquares : 1;
-template <EpilogueKind kKind, int kSquares>
-inline constexpr int kConsumersOf = kSquares == 1 ? 3 : (takes_add(kKind) ? 2 : 4);
+// Warpgroups that multiply, a square each; one more loads. Four hide each other's waiting better
+// than three, and two squares at a time make whole lines.
+template <int kSquares>
+inline constexpr int kConsumersOf = kSquares == 1 ? 3 : 4;
 inline constexpr int kConsumers = 3;  // where weights go through the ring
 // Threads that split x where it comes by bulk copies, of four warps that load.
 template <int kSquares>
@@ -68,22 +65,7 @@ inline constexpr int kBatch = 4;  // tasks of a loading thread in a piece
 inline constexpr int kPieceTasks = kLoaders * kBatch;
 inline constexpr int kTaskBytes = 32;  // of raw x, a task: 8 channels of a position, 4 bytes each
 inline constexpr int kMaxRawSlots = 3;
-inline constexpr int kMaxBulkSlots = 6;
-
-// Channels of raw x that a bulk copy brings. Two squares leave little shared memory: half a chunk.
-constexpr int box_channels(int squares, int element) {
-  return squares == 2 && element == 4 ? kChunk / 2 : kChunk;
-}
-
-// Add of a tile of two squares comes by bulk copies of all its outputs in some channels, to slots
-// that each warpgroup has of its own: [8 y][channels][32 x], swizzled as wide as a row is.
-inline constexpr int kAddConsumers = 2;  // warpgroups
-inline constexpr int kMaxAddSlots = 4;
-inline constexpr int kAddSlotBytes = 8192;
-inline constexpr int kAddRow = 2 * kSquareEdge * kMaxSquares;  // outputs
-constexpr int add_channels(int element) {
-  return kAddSlotBytes / (kSquareEdge * kAddRow * element);
-}
+inline constexpr int kMaxBulkSlots = 4;
 
 // Bands and classes. The launch parameters hold all of them: what is the same for a whole block is
 // read from the constant bank, as operands of instructions, while shared memory is slow to answer.
@@ -118,9 +100,8 @@ struct Class {
   uint32_t stage_reciprocal;  // ceil(2^32 / stages)
   int32_t raw_slots;          // of x on its way: 2 to kMaxRawSlots, or kMaxBulkSlots
   int32_t raw_slot_bytes;
-  int32_t quads_of_row, quads;        // of a box that bulk copies bring: see BulkLoader
-  int32_t add_slots;                  // a warpgroup: 2 to kMaxAddSlots, or 0
-  int32_t raw_at, stages_at, add_at;  // in the dynamic shared memory
+  int32_t quads_of_row, quads;  // of a box that bulk copies bring: see BulkLoader
+  int32_t raw_at, stages_at;    // in the dynamic shared memory
 
   // Tiles of a band for a channel tile: of the problem's sizes, not of the plan.
   int32_t tiles_x, tiles_y, positions_z;
@@ -140,8 +121,6 @@ struct Shared {
   uint64_t raw_full[kMaxBulkSlots], raw_empty[kMaxBulkSlots];
   uint64_t full[kMaxStages], empty[kMaxStages];
   uint64_t slot_full[kSlots], slot_empty[kSlots];
-  uint64_t add_full[kAddConsumers][kMaxAddSlots];  // by bulk copies too
-  uint64_t add_empty[kAddConsumers][kMaxAddSlots];
 
   uint32_t begun;                           // fills of stages that were begun
   alignas(16) float bias[kMaxChannels];     // scaled as the epilogue wants it
@@ -150,8 +129,7 @@ struct Shared {
 inline constexpr size_t kSharedHeader = offsetof(Shared, dynamic);
 
 struct Parameters {
-  CUtensorMap x_map;                    // of x, where bulk is set
-  CUtensorMap add_maps[kMaxBands / 2];  // of add at the outputs of a band, where tiles are wide
+  CUtensorMap x_map;  // of x, where bulk is set
   const void* x;
   const void* add;
   void* out;
@@ -168,9 +146,9 @@ struct Parameters {
   int32_t tile_x;  // base positions a tile advances along x: 8 or 16
   int32_t chunks;  // of input channels
   int32_t paired;  // outputs of the two accumulators are neighbours, aligned to two elements
-  // Boxes of x that bulk copies take, a slab's positions; where bulk is not set threads copy
-  // elements.
-  int32_t bulk, box_x, box_y, box_c;
+  // Boxes of x that bulk copies take, a slab's positions and kChunk channels; where bulk is not set
+  // threads copy elements.
+  int32_t bulk, box_x, box_y;
   int32_t even_count;                // x has an even number of elements
   int32_t whole_words;               // every element of x lies in 4 aligned bytes that are x's own
   int32_t class_count, share_count;  // shares: class_count a channel tile

@@ -152,65 +152,36 @@ Class make_class(const ClassPhases& phases, const Plan& plan, std::vector<Band>*
   return c;
 }
 
-constexpr int64_t kAddAlignment = 1024;
-constexpr int64_t round_down(int64_t bytes, int64_t to) { return bytes / to * to; }
-
-// Bytes of a slot of raw x and of a block of weights, and slabs that are needed at a time.
-struct Needs {
-  int64_t raw_slot, window, block;
-};
-
-// Weights, raw x and stages of a class. False where even the smallest way does not fit.
-bool use(Class& c, const Plan& plan, const Needs& needs, int64_t available) {
+// Settles how a class uses shared memory. False where even the smallest way does not fit.
+bool fit(Class& c, const Plan& plan, int64_t available) {
+  const int64_t block = int64_t{2} * parts_of(plan.engine) * kChunk * plan.channels;
+  const int64_t piece = std::min<int64_t>(c.positions * kEights, kPieceTasks) * kTaskBytes;
+  const int64_t box = int64_t{kChunk} * plan.box_y * plan.box_x * plan.element;
+  const int64_t raw_slot = std::max(piece, plan.bulk ? box : 0);
+  c.quads_of_row = ((c.x_min & (16 / plan.element - 1)) + c.slab_x + 3) / 4;
+  c.quads = c.quads_of_row * c.slab_y * kEights;
+  c.weight_bytes = block * c.weight_blocks;
+  // A slab more than the window, so that one is filled while the others are multiplied; with
+  // several bands three warpgroups are in two windows at a time.
+  const int64_t window =
+      int64_t{c.window} * plan.chunks + (c.bands > 1 && plan.squares == 1 ? 2 : 1);
   for (const bool resident : {true, false}) {
-    if ((plan.bulk || c.bands > 1 || plan.squares == 2) && !resident) continue;
-    const int64_t weights = resident ? c.weight_bytes : kSlots * needs.block;
-    // Slots of half a slab may be more.
-    const bool halves = box_channels(plan.squares, plan.element) < kChunk;
-    const int most_raw = !plan.bulk ? kMaxRawSlots : halves ? kMaxBulkSlots : kMaxBulkSlots - 2;
-    for (int raw_slots = most_raw; raw_slots >= 2; --raw_slots) {
+    if ((plan.bulk || c.bands > 1) && !resident) continue;
+    const int64_t weights = resident ? c.weight_bytes : kSlots * block;
+    for (int raw_slots = plan.bulk ? kMaxBulkSlots : kMaxRawSlots; raw_slots >= 2; --raw_slots) {
       const int64_t stages = std::min<int64_t>(
-          kMaxStages, (available - weights - raw_slots * needs.raw_slot) / c.slab_bytes);
+          kMaxStages, (available - weights - raw_slots * raw_slot) / c.slab_bytes);
       // Through the ring all warpgroups take their tiles' slabs at the same time.
-      if (stages < (resident ? needs.window : kConsumers)) continue;
+      if (stages < (resident ? window : kConsumers)) continue;
       c.resident = resident;
       c.raw_slots = raw_slots;
-      c.raw_slot_bytes = static_cast<int32_t>(needs.raw_slot);
+      c.raw_slot_bytes = static_cast<int32_t>(raw_slot);
       c.raw_at = static_cast<int32_t>(weights);
       c.stages = static_cast<int32_t>(stages);
       c.stages_at = c.raw_at + c.raw_slots * c.raw_slot_bytes;
       c.stage_reciprocal = 0xFFFFFFFFu / static_cast<uint32_t>(c.stages) + 1;
       return true;
     }
-  }
-  return false;
-}
-
-// Settles how a class uses shared memory. False where even the smallest way does not fit.
-bool fit(Class& c, const Plan& plan, int64_t available) {
-  const int64_t block = int64_t{2} * parts_of(plan.engine) * kChunk * plan.channels;
-  const int64_t piece = std::min<int64_t>(c.positions * kEights, kPieceTasks) * kTaskBytes;
-  const int64_t box =
-      int64_t{box_channels(plan.squares, plan.element)} * plan.box_y * plan.box_x * plan.element;
-  const int64_t raw_slot = std::max(piece, plan.bulk ? box : 0);
-  c.quads_of_row = ((c.x_min & (16 / plan.element - 1)) + c.slab_x + 3) / 4;
-  c.quads = c.quads_of_row * c.slab_y * (box_channels(plan.squares, plan.element) / 8);
-  c.weight_bytes = block * c.weight_blocks;
-  // A slab more than the window, so that one is filled while the others are multiplied; with
-  // several bands warpgroups are in two windows at a time, where they are three.
-  const int64_t window =
-      int64_t{c.window} * plan.chunks + (c.bands > 1 && plan.squares == 1 ? 2 : 1);
-  // Slots for add come last, where the swizzle of bulk copies wants them. What is asked for early
-  // counts more than slots of raw x.
-  const int most_add = plan.add_slots ? kMaxAddSlots : 0;
-  for (int add_slots = most_add; add_slots >= std::min(2, most_add); --add_slots) {
-    const int64_t rest =
-        add_slots == 0
-            ? available
-            : round_down(available - kAddConsumers * add_slots * kAddSlotBytes, kAddAlignment);
-    c.add_slots = add_slots;
-    c.add_at = static_cast<int32_t>(rest);
-    if (use(c, plan, {raw_slot, window, block}, rest)) return true;
   }
   return false;
 }
@@ -333,8 +304,7 @@ Refusal refuse(const Problem& problem, const DeviceProperties& device) {
 
 Refusal refuse_wide(const Problem& problem, const DeviceProperties& device) {
   if (auto refusal = refuse(problem, device)) return refusal;
-  VOLUP_REFUSE_IF(engine_for(problem.precision, problem.io) == Engine::kBf16x3,
-                  "has no fp32 products");
+  VOLUP_REFUSE_IF(problem.io == DType::kFp32, "has no fp32 I/O");
   VOLUP_REFUSE_IF(takes_add(problem.epilogue.kind), "has no epilogue ",
                   name_of(problem.epilogue.kind));
   const int64_t columns = problem.conv_output[4];
@@ -342,14 +312,8 @@ Refusal refuse_wide(const Problem& problem, const DeviceProperties& device) {
                   problem.geometry.stride[2]);
   VOLUP_REFUSE_IF(columns % 2 != 0 || columns <= 2 * kSquareEdge,
                   "needs an even output width over ", 2 * kSquareEdge, ", got ", columns);
-  // What bulk copies take.
-  const auto whole_row = [&](int64_t elements) {
-    return elements * static_cast<int64_t>(element_size(problem.io)) % 16 == 0;
-  };
-  VOLUP_REFUSE_IF(!whole_row(problem.input[4]), "needs input rows of whole 16 bytes, got width ",
+  VOLUP_REFUSE_IF(problem.input[4] % 8 != 0, "needs input rows of whole 16 bytes, got width ",
                   problem.input[4]);
-  VOLUP_REFUSE_IF(takes_add(problem.epilogue.kind) && !whole_row(columns),
-                  "needs output rows of whole 16 bytes to add, got width ", columns);
   return refuse_plan(make_plan(problem, 2, device), device);
 }
 
@@ -368,7 +332,6 @@ Plan make_plan(const Problem& problem, int squares, const DeviceProperties& devi
   Plan plan;
   plan.squares = squares;
   plan.engine = *engine_for(problem.precision, problem.io);
-  plan.add_slots = squares == 2 && takes_add(problem.epilogue.kind);
   plan.chunks = static_cast<int>((g.in_channels + kChunk - 1) / kChunk);
   plan.channel_tiles = static_cast<int>((g.out_channels + plan.channels - 1) / plan.channels);
   const auto available =
@@ -534,7 +497,6 @@ Parameters make_parameters(const Plan& plan, const Problem& problem, const Devic
   p.bulk = plan.bulk && problem.input[4] * plan.element % 16 == 0;
   p.box_x = plan.box_x;
   p.box_y = plan.box_y;
-  p.box_c = box_channels(plan.squares, plan.element);
   p.paired = g.stride[2] == 2 && p.ow % 2 == 0;
   p.even_count = p.n % 2 == 0 || p.ci % 2 == 0 || p.id % 2 == 0 || p.ih % 2 == 0 || p.iw % 2 == 0;
   p.class_count = static_cast<int32_t>(plan.classes.size());

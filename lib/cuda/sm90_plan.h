@@ -23,10 +23,9 @@ struct Plan {
   int element = 4;  // bytes of the I/O type
   int channel_tiles = 1;
   bool narrow =
-      false;        // with stride 1: one accumulator, for slabs that would be too large with two
-  int squares = 1;  // of a tile
-  bool add_slots = false;  // add comes through slots
-  bool bulk = false;       // x may come by bulk copies, of boxes of this size
+      false;          // with stride 1: one accumulator, for slabs that would be too large with two
+  int squares = 1;    // of a tile
+  bool bulk = false;  // x may come by bulk copies, of boxes of this size
   int box_x = 0, box_y = 0;
   std::vector<Class> classes;
   std::vector<Band> bands;

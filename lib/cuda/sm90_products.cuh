@@ -11,14 +11,12 @@
 
 namespace volup::sm90 {
 
-// kSquares: of a warpgroup.
-template <Engine kEngine, int kN, int kSquares>
+template <Engine kEngine, int kN>
 struct Products : Block {
   using Block::Block;
   static constexpr int kParts = kPartsOf<kEngine>;
   using Operand = OperandOf<kEngine>;
-  using OfStep = float[kSquares][kN / 2];
-  using Accumulators = OfStep[2];
+  using Accumulators = float[2][kN / 2];
   static constexpr uint32_t kBlockAt = kBlockBytes<kEngine, kN> / 16;  // from a block to the next
   static constexpr uint32_t kSquareStep = kRowBytes / 16 * kSquareEdge;
 
@@ -35,9 +33,10 @@ struct Products : Block {
 
   // The products of a step, of each accumulator that has one: parts of x with parts of w, the small
   // ones or the main one. A product waits for the one before it in the same accumulator, longer
-  // than it takes itself; those of several accumulators go side by side.
+  // than it takes itself; those of two accumulators go side by side.
   template <bool kSmall, int kCount>
-  __device__ void multiply(OfStep* acc, const Step (&step)[kCount], uint32_t* started) const {
+  __device__ void multiply(float (*acc)[kN / 2], const Step (&step)[kCount],
+                           uint32_t* started) const {
     const uint32_t x_high = ptx::matrix_descriptor_64_high(kRowBytes * c.slab_x);
     const uint32_t w_high = ptx::matrix_descriptor_64_high(kRowBytes * 8);
     const uint32_t x_part = kRowBytes / 16 * c.positions;
@@ -51,15 +50,10 @@ struct Products : Block {
         for (int a = 0; a <= sum; ++a) {
 #pragma unroll
           for (int j = 0; j < kCount; ++j) {
-#pragma unroll
-            for (int s = 0; s < kSquares; ++s) {
-              ptx::wgmma<kN, Operand>(
-                  acc[j][s],
-                  ptx::matrix_descriptor_64(step[j].x + s * kSquareStep + a * x_part + 2 * k,
-                                            x_high),
-                  ptx::matrix_descriptor_64(step[j].w + (sum - a) * kWPart + 2 * k, w_high),
-                  started[j]);
-            }
+            ptx::wgmma<kN, Operand>(
+                acc[j], ptx::matrix_descriptor_64(step[j].x + a * x_part + 2 * k, x_high),
+                ptx::matrix_descriptor_64(step[j].w + (sum - a) * kWPart + 2 * k, w_high),
+                started[j]);
             started[j] = 1;
           }
         }
@@ -84,8 +78,7 @@ struct Products : Block {
 
   // Waits for a tile's slabs and starts its products by weights that stay, committed and not
   // awaited. Small products come first over the whole of K, so that rounding towards zero meets few
-  // large sums. first: the first fill of the tile's window; square: of the tile, the first of the
-  // warpgroup's.
+  // large sums. square: of the tile; first: the first fill of its window.
   __device__ void multiply_window(Accumulators& acc, const Band& band, int square, uint32_t first,
                                   Progress& progress) const {
     for (int i = 0; i < c.window * p.chunks; ++i) await_fill(first + i, progress);

@@ -27,11 +27,11 @@ __device__ inline Share find_share(const Parameters& p) {
 }
 
 __device__ inline void init_barriers(Shared& shared, const Parameters& p, const Class& c,
-                                     int splitters, int tile_warpgroups) {
-  // Counts of arrivals: the thread that starts bulk copies on raw_full and add_full, a lane of each
-  // warp that splits it on raw_empty, every thread that loads x on full, the one that loads weights
-  // on slot_full, a lane of each warp that multiplies on slot_empty, and on empty a lane of each
-  // warp that multiplies a tile whose window has the slab.
+                                     int splitters, int squares) {
+  // Counts of arrivals: the thread that starts bulk copies of x on raw_full, a lane of each warp
+  // that splits it on raw_empty, every thread that loads x on full, the one that loads weights on
+  // slot_full, a lane of each warp that multiplies on slot_empty, and on empty a lane of each warp
+  // that multiplies a tile whose window has the slab.
   const int loaders = c.resident && p.bulk ? splitters : kLoaders;
   for (int i = 0; i < kMaxBulkSlots; ++i) {
     ptx::mbarrier_init(&shared.raw_full[i], 1);
@@ -39,32 +39,23 @@ __device__ inline void init_barriers(Shared& shared, const Parameters& p, const 
   }
   for (int i = 0; i < kMaxStages; ++i) {
     ptx::mbarrier_init(&shared.full[i], loaders);
-    ptx::mbarrier_init(&shared.empty[i],
-                       4 * tile_warpgroups * c.bands * (c.resident ? c.window : 1));
+    ptx::mbarrier_init(&shared.empty[i], 4 * squares * c.bands * (c.resident ? c.window : 1));
   }
   for (int i = 0; i < kSlots; ++i) {
     ptx::mbarrier_init(&shared.slot_full[i], 1);
     ptx::mbarrier_init(&shared.slot_empty[i], 4 * kConsumers);
   }
-  for (int w = 0; w < kAddConsumers; ++w) {
-    for (int i = 0; i < kMaxAddSlots; ++i) {
-      ptx::mbarrier_init(&shared.add_full[w][i], 1);
-      ptx::mbarrier_init(&shared.add_empty[w][i], 4);
-    }
-  }
   ptx::fence_mbarrier_init();
 }
 
-// Bias is multiplied by bias_scale; tile_warpgroups: those that multiply a tile. Other threads see
-// all of it after a barrier.
+// Bias is multiplied by bias_scale. Other threads see all of it after a barrier.
 template <int kN, int kSquares>
-__device__ void prepare(const Parameters& p, Shared& shared, const Share& share, float bias_scale,
-                        int tile_warpgroups) {
+__device__ void prepare(const Parameters& p, Shared& shared, const Share& share, float bias_scale) {
   const int thread = threadIdx.x;
   if (thread < kN) shared.bias[thread] = p.bias[share.channel_tile * kN + thread] * bias_scale;
   if (thread == 0) {
     shared.begun = 0;
-    init_barriers(shared, p, p.classes[share.class_index], kSplittersOf<kSquares>, tile_warpgroups);
+    init_barriers(shared, p, p.classes[share.class_index], kSplittersOf<kSquares>, kSquares);
   }
 }
 

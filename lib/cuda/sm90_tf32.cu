@@ -14,7 +14,7 @@ Instance instance(DType io) {
           io,
           kN,
           kSquares,
-          RolesOf<kKind, kSquares>::kThreads,
+          RolesOf<kSquares>::kThreads,
           reinterpret_cast<const void*>(&fused_kernel<kEngine, kKind, Io, kN, kSquares>)};
 }
 
@@ -25,17 +25,11 @@ std::span<const Instance> tf32_instances() {
   using enum EpilogueKind;
   static const Instance kInstances[] = {
       instance<kBf16x2, kIdentity, float, 64, 1>(DType::kFp32),
-      instance<kBf16x2, kIdentity, float, 64, 2>(DType::kFp32),
       instance<kBf16x2, kAddHardswish, float, 64, 1>(DType::kFp32),
-      instance<kBf16x2, kAddHardswish, float, 64, 2>(DType::kFp32),
       instance<kBf16x2, kSoftmaxSigmoid, float, 64, 1>(DType::kFp32),
-      instance<kBf16x2, kSoftmaxSigmoid, float, 64, 2>(DType::kFp32),
       instance<kBf16x1, kIdentity, float, 64, 1>(DType::kFp32),
-      instance<kBf16x1, kIdentity, float, 64, 2>(DType::kFp32),
       instance<kBf16x1, kAddHardswish, float, 64, 1>(DType::kFp32),
-      instance<kBf16x1, kAddHardswish, float, 64, 2>(DType::kFp32),
       instance<kBf16x1, kSoftmaxSigmoid, float, 64, 1>(DType::kFp32),
-      instance<kBf16x1, kSoftmaxSigmoid, float, 64, 2>(DType::kFp32),
   };
   return kInstances;
 }
