@@ -6,7 +6,9 @@
 #include <optional>
 
 #include "cuda/mma_kernels.h"
+#include "cuda/mma_march.h"
 #include "cuda/mma_rows.cuh"
+#include "cuda/paired_axis.h"
 
 namespace volup {
 namespace mma_rows {
@@ -19,27 +21,6 @@ constexpr int64_t kMaxChannels = 15;  // 16 with the constant
 constexpr int64_t kMaxTurns = 6;
 constexpr int64_t kMaxOffset = 1 << 20;
 constexpr int64_t kMaxSize = int64_t{1} << 28;  // base position, halo and doubling fit an int
-
-// An axis with one tap in one phase (0) and two in the other (1), the one's neighbour shared.
-struct PairedAxis {
-  int residue[2];
-  int64_t k[2][2];   // kernel index [phase][neighbour]
-  int64_t delta[2];  // of each neighbour
-};
-
-std::optional<PairedAxis> paired_axis(const ConvTranspose3d& g, int axis) {
-  if (g.stride[axis] != 2) return {};
-  const std::vector<Phase> all = phases(g, axis);
-  const size_t one = all[0].taps.size() == 1 ? 0 : 1;
-  const std::vector<Tap>& single = all[one].taps;
-  std::vector<Tap> both = all[1 - one].taps;
-  if (single.size() != 1 || both.size() != 2) return {};
-  if (both[1].delta == single[0].delta) std::swap(both[0], both[1]);
-  if (both[0].delta != single[0].delta || std::abs(both[1].delta - both[0].delta) != 1) return {};
-  return PairedAxis{{static_cast<int>(all[one].r), static_cast<int>(all[1 - one].r)},
-                    {{single[0].k, -1}, {both[0].k, both[1].k}},
-                    {both[0].delta, both[1].delta}};
-}
 
 // The taps of D in the order of the tables; a phase without taps gets one without weights, which
 // carries the bias.
@@ -255,16 +236,19 @@ class RowsKernel final : public Kernel {
   }
 
   std::string choose(const Problem& problem, const DeviceProperties& device) const override {
+    if (mma_march::takes(problem, device)) return mma_march::choose(problem);
     return cat("tile ", choose_rows(problem, device), "x", kBaseX, ", ", kWarps, " warps, ",
                compensated(problem) ? "3 TF32 products" : "1 TF32 product");
   }
 
-  std::string pack_key(const Problem& problem, const DeviceProperties&) const override {
+  std::string pack_key(const Problem& problem, const DeviceProperties& device) const override {
+    if (mma_march::takes(problem, device)) return mma_march::pack_key(problem);
     return compensated(problem) ? "compensated" : "single";
   }
 
   Result<std::vector<std::byte>> pack(const Model& model, const Problem& problem,
-                                      const DeviceProperties&) const override {
+                                      const DeviceProperties& device) const override {
+    if (mma_march::takes(problem, device)) return mma_march::pack(model, problem);
     const ConvTranspose3d& g = model.geometry();
     const PairedAxis y = *paired_axis(g, 1), x = *paired_axis(g, 2);
     const double scale = mma::logit_scale(model.epilogue());
@@ -308,6 +292,7 @@ class RowsKernel final : public Kernel {
 
   Result<std::unique_ptr<Launch>> prepare(const Problem& problem, const DeviceProperties& device,
                                           const PrepareArguments& arguments) const override {
+    if (mma_march::takes(problem, device)) return mma_march::prepare(problem, device, arguments);
     Parameters p = make_parameters(problem, choose_rows(problem, device));
     p.weights = static_cast<const WeightFragment*>(arguments.packed);
     const void* function = device_function(problem);
