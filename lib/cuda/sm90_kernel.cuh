@@ -125,13 +125,13 @@ struct Consumer : Block {
 
 // Threads of a block, and registers of one that consumes and of one that loads. What some are given
 // others must have given up, of what the block was launched with: else they wait forever.
-template <int kConsumers>
+template <int kMultiplying>
 struct Roles {
-  static constexpr int kThreads = 128 * (kConsumers + 1);
+  static constexpr int kThreads = 128 * (kMultiplying + 1);
   static constexpr int kLaunch = 65536 / kThreads / 8 * 8;
-  static constexpr int kConsumer = kConsumers == 3 ? 144 : 104;
-  static constexpr int kLoader = kConsumers == 3 ? 80 : 64;
-  static_assert(kConsumers * (kConsumer - kLaunch) <= kLaunch - kLoader);
+  static constexpr int kConsumer = kMultiplying == 3 ? 144 : 104;
+  static constexpr int kLoader = kMultiplying == 3 ? 80 : 64;
+  static_assert(kMultiplying * (kConsumer - kLaunch) <= kLaunch - kLoader);
 };
 template <int kSquares>
 using RolesOf = Roles<kConsumersOf<kSquares>>;

@@ -44,12 +44,11 @@ inline constexpr int kChunk = 32;        // input channels that are staged toget
 inline constexpr int kEights = kChunk / 8;
 inline constexpr int kRowBytes = kChunk * 2;  // of an operand's part in shared memory
 inline constexpr int kSquareEdge = 8;         // along x and along y
-inline constexpr int kMaxSquares = 2;         // of a tile
 // Warpgroups that multiply, a square each; one more loads. Four hide each other's waiting better
 // than three, and two squares at a time make whole lines.
 template <int kSquares>
 inline constexpr int kConsumersOf = kSquares == 1 ? 3 : 4;
-inline constexpr int kConsumers = 3;  // where weights go through the ring
+inline constexpr int kConsumers = kConsumersOf<1>;  // where weights go through the ring
 // Threads that split x where it comes by bulk copies, of four warps that load.
 template <int kSquares>
 inline constexpr int kSplittersOf = kSquares == 1 ? 128 : 96;
