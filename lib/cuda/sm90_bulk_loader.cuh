@@ -95,9 +95,7 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
   // The roles of a warpgroup. Where tiles have two squares a warp starts copies and the others
   // split what arrives; else all four split, and a thread of the first starts copies between.
   __device__ void bring_x(int thread) const {
-    if constexpr (!kCopyingWarp) {
-      split_slabs(thread);
-    } else if (thread < kSplitters) {
+    if (!kCopyingWarp || thread < kSplitters) {
       split_slabs(thread);
     } else {
       copy_slabs(thread % 32 == 0);

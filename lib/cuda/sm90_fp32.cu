@@ -1,24 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Instances of the sm_90a kernel: fp32 I/O, fp32-class products.
-#include "cuda/sm90_kernel.cuh"
-#include "cuda/sm90_launch.h"
+#include "cuda/sm90_instance.cuh"
 
 namespace volup::sm90 {
-namespace {
-
-template <Engine kEngine, EpilogueKind kKind, typename Io, int kN, int kSquares>
-Instance instance(DType io) {
-  return {kEngine,
-          kKind,
-          io,
-          kN,
-          kSquares,
-          RolesOf<kSquares>::kThreads,
-          reinterpret_cast<const void*>(&fused_kernel<kEngine, kKind, Io, kN, kSquares>)};
-}
-
-}  // namespace
 
 std::span<const Instance> fp32_instances() {
   using enum Engine;

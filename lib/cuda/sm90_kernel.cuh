@@ -31,7 +31,7 @@ struct Consumer : Block {
   const Epilogue epilogue;
   // Kept from tile to tile: a tile's own would begin undefined, and what is read before it is
   // defined takes registers of its own all the time.
-  using Accumulators = float[2][kN / 2];
+  using Accumulators = typename Products<kEngine, kN>::Accumulators;
   using Progress = typename Products<kEngine, kN>::Progress;
 
   __device__ Consumer(const Parameters& parameters, Shared& s, const Share& serves)
