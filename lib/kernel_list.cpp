@@ -15,12 +15,13 @@ namespace volup {
 std::span<const Kernel* const> kernel_list() {
   static const Kernel* const kList[] = {
 #if VOLUP_WITH_CUDA
-    &cuda_mma_rows_kernel(),   // few channels, stride 2: all phases of a row, tensor cores
-    &cuda_sm90_wide_kernel(),  // wgmma, tiles whose outputs fill lines of memory
-    &cuda_sm90_kernel(),       // wgmma, operands split by a loader warpgroup
-    &cuda_mma_kernel(),        // any geometry, operands gathered, tensor cores
-    &cuda_simt_kernel(),       // every shape, fp32 FMA
-    &cuda_cudnn_kernel(),      // cuDNN data gradient + fused epilogue pass
+    &cuda_sm90_march_kernel(),  // few channels, stride 2 on all axes: wgmma, marching along D
+    &cuda_mma_rows_kernel(),    // few channels, stride 2: all phases of a row, tensor cores
+    &cuda_sm90_wide_kernel(),   // wgmma, tiles whose outputs fill lines of memory
+    &cuda_sm90_kernel(),        // wgmma, operands split by a loader warpgroup
+    &cuda_mma_kernel(),         // any geometry, operands gathered, tensor cores
+    &cuda_simt_kernel(),        // every shape, fp32 FMA
+    &cuda_cudnn_kernel(),       // cuDNN data gradient + fused epilogue pass
 #endif
     &cpu_fused_kernel(),      // vectors along W, convolution and epilogue in one pass
     &cpu_reference_kernel(),  // every shape, float64 sums: the oracle

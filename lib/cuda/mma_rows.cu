@@ -7,6 +7,7 @@
 
 #include "cuda/mma_kernels.h"
 #include "cuda/mma_rows.cuh"
+#include "cuda/paired_axis.h"
 
 namespace volup {
 namespace mma_rows {
@@ -19,27 +20,6 @@ constexpr int64_t kMaxChannels = 15;  // 16 with the constant
 constexpr int64_t kMaxTurns = 6;
 constexpr int64_t kMaxOffset = 1 << 20;
 constexpr int64_t kMaxSize = int64_t{1} << 28;  // base position, halo and doubling fit an int
-
-// An axis with one tap in one phase (0) and two in the other (1), the one's neighbour shared.
-struct PairedAxis {
-  int residue[2];
-  int64_t k[2][2];   // kernel index [phase][neighbour]
-  int64_t delta[2];  // of each neighbour
-};
-
-std::optional<PairedAxis> paired_axis(const ConvTranspose3d& g, int axis) {
-  if (g.stride[axis] != 2) return {};
-  const std::vector<Phase> all = phases(g, axis);
-  const size_t one = all[0].taps.size() == 1 ? 0 : 1;
-  const std::vector<Tap>& single = all[one].taps;
-  std::vector<Tap> both = all[1 - one].taps;
-  if (single.size() != 1 || both.size() != 2) return {};
-  if (both[1].delta == single[0].delta) std::swap(both[0], both[1]);
-  if (both[0].delta != single[0].delta || std::abs(both[1].delta - both[0].delta) != 1) return {};
-  return PairedAxis{{static_cast<int>(all[one].r), static_cast<int>(all[1 - one].r)},
-                    {{single[0].k, -1}, {both[0].k, both[1].k}},
-                    {both[0].delta, both[1].delta}};
-}
 
 // The taps of D in the order of the tables; a phase without taps gets one without weights, which
 // carries the bias.

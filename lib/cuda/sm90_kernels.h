@@ -8,6 +8,10 @@
 
 namespace volup {
 
+// "cuda/sm90-march": at most 3 input and 16 output channels, every axis of stride 2 with one tap in
+// one phase and two in the other; logsumexp or plain logits.
+const Kernel& cuda_sm90_march_kernel();
+
 // "cuda/sm90": one fused kernel, products by wgmma; fp32-class by splitting operands in three.
 const Kernel& cuda_sm90_kernel();
 

@@ -15,6 +15,7 @@ set(VOLUP_CUDA_SOURCES
 
 # For compute capability 9.0 alone (wgmma).
 set(VOLUP_CUDA_SM90A_SOURCES
+  cuda/sm90_march.cu
   cuda/sm90_16bit.cu
   cuda/sm90_fp32.cu
   cuda/sm90_tf32.cu)
