@@ -132,6 +132,21 @@ __device__ inline bool mbarrier_try_wait(uint64_t* barrier, uint32_t parity) {
   return done != 0;
 }
 
+// "mbarrier.test_wait": the same, at once.
+__device__ inline bool mbarrier_test_wait(uint64_t* barrier, uint32_t parity) {
+  uint32_t done;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}"
+      : "=r"(done)
+      : "r"(shared_address(barrier)), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
 // "fence.proxy.async": this thread's ordinary writes to shared memory before it are seen by
 // asynchronous reads (wgmma, bulk copies) that are ordered after it.
 __device__ inline void fence_proxy_async() {
@@ -234,14 +249,14 @@ __device__ inline void bulk_copy(void* shared, const void* global, uint32_t byte
 }
 
 // "cp.async.bulk.tensor": a box of a 5-dimensional tensor from global to shared memory (aligned to
-// 128), zero outside it, counted on barrier. map: a CUtensorMap among the kernel's parameters; x to
-// n: coordinates, fastest first.
-__device__ inline void tensor_copy(void* shared, const void* map, int x, int y, int z, int c, int n,
-                                   uint64_t* barrier) {
+// what its swizzle asks for), zero outside it, counted on barrier. map: a CUtensorMap among the
+// kernel's parameters; the coordinates: fastest first.
+__device__ inline void tensor_copy(void* shared, const void* map, int i0, int i1, int i2, int i3,
+                                   int i4, uint64_t* barrier) {
   asm volatile(
       "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
       " [%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(shared_address(shared)),
-      "l"(map), "r"(x), "r"(y), "r"(z), "r"(c), "r"(n), "r"(shared_address(barrier))
+      "l"(map), "r"(i0), "r"(i1), "r"(i2), "r"(i3), "r"(i4), "r"(shared_address(barrier))
       : "memory");
 }
 
@@ -325,6 +340,45 @@ __device__ inline void wgmma(float (&d)[kN / 2], uint64_t a, uint64_t b, uint32_
   }
 }
 
+// The same with 2 kN columns: the first kN in first, the others in second.
+#define VOLUP_PTX_WGMMA_N128(TYPE)                                 \
+  asm volatile(                                                    \
+      "{\n"                                                        \
+      ".reg .pred p;\n"                                            \
+      "setp.ne.b32 p, %66, 0;\n"                                   \
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE \
+      " {"                                                         \
+      "%0, %1, %2, %3, %4, %5, %6, %7, "                           \
+      "%8, %9, %10, %11, %12, %13, %14, %15, "                     \
+      "%16, %17, %18, %19, %20, %21, %22, %23, "                   \
+      "%24, %25, %26, %27, %28, %29, %30, %31, "                   \
+      "%32, %33, %34, %35, %36, %37, %38, %39, "                   \
+      "%40, %41, %42, %43, %44, %45, %46, %47, "                   \
+      "%48, %49, %50, %51, %52, %53, %54, %55, "                   \
+      "%56, %57, %58, %59, %60, %61, %62, %63}, "                  \
+      "%64, %65, p, 1, 1, 0, 0;\n"                                 \
+      "}"                                                          \
+      : VOLUP_PTX_32(first), VOLUP_PTX_32(second)                  \
+      : "l"(a), "l"(b), "r"(accumulate))
+#define VOLUP_PTX_8(d, i)                                                                     \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
+      "+f"(d[i + 6]), "+f"(d[i + 7])
+#define VOLUP_PTX_32(d) VOLUP_PTX_8(d, 0), VOLUP_PTX_8(d, 8), VOLUP_PTX_8(d, 16), VOLUP_PTX_8(d, 24)
+
+template <int kN, typename T>
+__device__ inline void wgmma_pair(float (&first)[kN / 2], float (&second)[kN / 2], uint64_t a,
+                                  uint64_t b, uint32_t accumulate) {
+  static_assert(kN == 64);
+  if constexpr (std::is_same_v<T, __half>) {
+    VOLUP_PTX_WGMMA_N128("f16");
+  } else {
+    VOLUP_PTX_WGMMA_N128("bf16");
+  }
+}
+
+#undef VOLUP_PTX_32
+#undef VOLUP_PTX_8
+#undef VOLUP_PTX_WGMMA_N128
 #undef VOLUP_PTX_WGMMA_N64
 
 }  // namespace volup::ptx

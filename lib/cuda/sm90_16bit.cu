@@ -12,11 +12,13 @@ std::span<const Instance> bits16_instances() {
       instance<kFp16x1, kIdentity, __half, 64, 1>(DType::kFp16),
       instance<kFp16x1, kIdentity, __half, 64, 2>(DType::kFp16),
       instance<kFp16x1, kAddHardswish, __half, 64, 1>(DType::kFp16),
+      instance<kFp16x1, kAddHardswish, __half, 64, 2>(DType::kFp16),
       instance<kFp16x1, kSoftmaxSigmoid, __half, 64, 1>(DType::kFp16),
       instance<kFp16x1, kSoftmaxSigmoid, __half, 64, 2>(DType::kFp16),
       instance<kBf16x1, kIdentity, __nv_bfloat16, 64, 1>(DType::kBf16),
       instance<kBf16x1, kIdentity, __nv_bfloat16, 64, 2>(DType::kBf16),
       instance<kBf16x1, kAddHardswish, __nv_bfloat16, 64, 1>(DType::kBf16),
+      instance<kBf16x1, kAddHardswish, __nv_bfloat16, 64, 2>(DType::kBf16),
       instance<kBf16x1, kSoftmaxSigmoid, __nv_bfloat16, 64, 1>(DType::kBf16),
       instance<kBf16x1, kSoftmaxSigmoid, __nv_bfloat16, 64, 2>(DType::kBf16),
   };

@@ -144,6 +144,24 @@ struct Block {
     return round < whole ? column(round) : round == whole ? remainder() : Stretch{0, 0};
   }
 
+  // The tiles of a warpgroup where weights stay: those of the block one by one, the warpgroups in
+  // turn. Consumer::march walks the same way, written out: the compiler spills less.
+  struct Turns {
+    Run run;
+    int z = 0, band = 0;  // in the run
+
+    __device__ Turns(const Block& block, int first) : run(block) { go_on(first); }
+    __device__ bool exist() const { return run.exists(); }
+    __device__ Tile tile() const { return run.tile(z, band); }
+    __device__ void go_on(int tiles) {
+      for (band += tiles; band >= run.block.c.bands; band -= run.block.c.bands) ++z;
+      while (run.exists() && z >= run.tiles) {
+        z -= run.tiles;
+        run.next();
+      }
+    }
+  };
+
   // Where weights go through the ring tiles are dealt in groups, one tile a warpgroup: all
   // warpgroups always take part, on a tile past the end too.
   __device__ uint32_t groups() const { return (c.tiles + kConsumers - 1) / kConsumers; }

@@ -2,20 +2,22 @@
 //
 // The role of a block of "cuda/sm90" that brings x to stages by bulk copies, where weights stay and
 // x has rows of whole 16 bytes: a warpgroup, one thread of which starts a copy a slab some slabs
-// ahead, splits what arrived. Raw x is [slot][channel][box_y][box_x].
+// ahead, splits what arrived. Raw x is [slot][box_c][box_y][box_x]; the boxes of a slab follow each
+// other.
 #ifndef VOLUP_CUDA_SM90_BULK_LOADER_CUH_
 #define VOLUP_CUDA_SM90_BULK_LOADER_CUH_
 
 #include <type_traits>
 
 #include "cuda/ptx.h"
+#include "cuda/sm90_add_slots.cuh"
 #include "cuda/sm90_block.cuh"
 #include "cuda/sm90_layout.h"
 #include "cuda/sm90_loader.cuh"
 
 namespace volup::sm90 {
 
-template <Engine kEngine, typename Io, int kN, int kSquares>
+template <Engine kEngine, EpilogueKind kKind, typename Io, int kN, int kSquares>
 struct BulkLoader : Loader<kEngine, Io, kN> {
   using Base = Loader<kEngine, Io, kN>;
   using Base::Base;
@@ -28,7 +30,10 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
   // The copy engine wants boxes that start at whole 16 bytes: a slab starts kWhole - 1 elements
   // later at most.
   static constexpr int kWhole = 16 / static_cast<int>(sizeof(Io));
+  static constexpr int kBoxChannels = box_channels(kSquares, sizeof(Io));
+  static constexpr int kBoxes = kChunk / kBoxChannels;  // of a slab
   static constexpr bool kCopyingWarp = kSquares == 2;
+  static constexpr bool kAdds = takes_add(kKind);
   static constexpr int kSplitters = kSplittersOf<kSquares>;
 
   // Slabs that a block fills.
@@ -43,20 +48,24 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
     return (tiles + runs * (c.window - 1)) * p.chunks;
   }
 
+  // Starts the copies of boxes, one after the other.
   struct Nothing {
     __device__ explicit Nothing(const BulkLoader&) {}
   };
-  // Starts the copies of slabs, one after the other.
   struct Copies {
     const BulkLoader& loader;
     typename Base::Marching slabs;
+    int box = 0;  // of the slab
     int slot = 0;
 
     __device__ explicit Copies(const BulkLoader& l) : loader(l), slabs(l) {}
     __device__ void start_next(bool starts) {
       if (!slabs.more()) return;
       if (starts) start(slabs.slab());
-      slabs.next();
+      if (++box == kBoxes) {
+        box = 0;
+        slabs.next();
+      }
       if (++slot == loader.c.raw_slots) slot = 0;
     }
 
@@ -64,11 +73,11 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
     __device__ void start(const typename Base::Slab& slab) const {
       const Parameters& p = loader.p;
       uint64_t* barrier = &loader.shared.raw_full[slot];
-      ptx::mbarrier_arrive_expect(barrier, kChunk * p.box_y * p.box_x * sizeof(Io));
+      ptx::mbarrier_arrive_expect(barrier, kBoxChannels * p.box_y * p.box_x * sizeof(Io));
       ptx::tensor_copy(loader.shared.dynamic + loader.c.raw_at + slot * loader.c.raw_slot_bytes,
                        &p.x_map, slab.tile.x + (loader.c.x_min & -kWhole),
-                       slab.tile.y + loader.c.y_min, slab.tile.z, slab.chunk * kChunk, slab.tile.n,
-                       barrier);
+                       slab.tile.y + loader.c.y_min, slab.tile.z,
+                       slab.chunk * kChunk + box * kBoxChannels, slab.tile.n, barrier);
     }
   };
 
@@ -76,7 +85,8 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
   struct Quad {
     uint32_t from;           // bytes into the slot
     int row;                 // bytes into the slab, of the first of the four; may start before it
-    uint32_t eight_and_own;  // eight channels; from bit 4 on, which of the four are the slab's
+    uint32_t eight_and_own;  // eight channels of the box; from bit 4 on, which of the four are the
+                             // slab's
     __device__ int eight() const { return static_cast<int>(eight_and_own & 15); }
     __device__ bool owns(int i) const { return eight_and_own >> (4 + i) & 1; }
   };
@@ -96,27 +106,45 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
   // split what arrives; else all four split, and a thread of the first starts copies between.
   __device__ void bring_x(int thread) const {
     if (!kCopyingWarp || thread < kSplitters) {
-      split_slabs(thread);
+      split_boxes(thread);
     } else {
-      copy_slabs(thread % 32 == 0);
+      copy_boxes(thread % 32 == 0);
     }
   }
 
-  // The role of a warp, of which one thread starts copies.
-  __device__ void copy_slabs(bool starts) const {
+  // The role of a warp, of which one thread starts copies: of x, and of add where it comes to
+  // slots, whichever has room.
+  __device__ void copy_boxes(bool starts) const {
     if (starts) ptx::grid_dependency_wait();
-    uint32_t parity = 1;
-    for (Copies copies(*this); copies.slabs.more();) {
-      wait(&shared.raw_empty[copies.slot], parity);
-      copies.start_next(starts);
-      if (copies.slot == 0) parity ^= 1;
+    uint32_t parity = 1;  // of x
+    Copies x(*this);
+    const auto start_x = [&] {
+      x.start_next(starts);
+      if (x.slot == 0) parity ^= 1;
+    };
+    if constexpr (kAdds) {
+      AddCopies<Io, kN> add(*this);
+      while (x.slabs.more() || add.more()) {
+        const bool x_goes_on =
+            x.slabs.more() &&
+            __all_sync(~0u, ptx::mbarrier_test_wait(&shared.raw_empty[x.slot], parity));
+        if (x_goes_on) start_x();
+        const bool add_goes_on = add.more() && __all_sync(~0u, add.has_room());
+        if (add_goes_on) add.start_next(starts);
+        if (!x_goes_on && !add_goes_on) __nanosleep(32);
+      }
+    } else {
+      while (x.slabs.more()) {
+        wait(&shared.raw_empty[x.slot], parity);
+        start_x();
+      }
     }
   }
 
   // The role of kSplitters threads.
-  __device__ void split_slabs(int thread) const {
-    // What a thread takes of a slab is worked out once where it is not more than this.
-    constexpr int kSettled = kCopyingWarp ? 2 : 1;
+  __device__ void split_boxes(int thread) const {
+    // What a thread takes of a box is worked out once where it is not more than this.
+    constexpr int kSettled = kCopyingWarp && sizeof(Io) == 2 ? 2 : 1;
     const bool settled = c.quads <= kSettled * kSplitters;
     Quad q[kSettled];
     const auto settle = [&](int first) {
@@ -133,30 +161,37 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
     uint32_t stage = 0;
     uint32_t parities = 0;  // bit 0: of the slot; bit 1: of the stage
     for (uint32_t left = fills(); left != 0; --left) {
-      wait(&shared.raw_full[slot], parities & 1);
-      begin_fill(thread, {stage, parities >> 1});
-      const uint32_t from =
-          ptx::shared_address(shared.dynamic) + c.raw_at + slot * c.raw_slot_bytes;
-      for (int first = thread; first < c.quads; first += kSettled * kSplitters) {
-        if (!settled) settle(first);
+      for (int box = 0; box < kBoxes; ++box) {
+        wait(&shared.raw_full[slot], parities & 1);
+        if (box == 0) begin_fill(thread, {stage, parities >> 1});
+        const uint32_t from =
+            ptx::shared_address(shared.dynamic) + c.raw_at + slot * c.raw_slot_bytes;
+        const int eight = box * (kBoxChannels / 8);
+        for (int first = thread; first < c.quads; first += kSettled * kSplitters) {
+          if (!settled) settle(first);
 #pragma unroll
-        for (int k = 0; k < kSettled; ++k) {
-          if (first + k * kSplitters < c.quads) split_quad(q[k], from, stage_at(stage));
+          for (int k = 0; k < kSettled; ++k) {
+            if (first + k * kSplitters < c.quads) {
+              split_quad(q[k], eight, from, stage_at(stage));
+            }
+          }
         }
-      }
-      ptx::fence_proxy_async();
-      ptx::mbarrier_arrive(&shared.full[stage]);
-      __syncwarp();
-      if (thread % 32 == 0) ptx::mbarrier_arrive(&shared.raw_empty[slot]);
-      if constexpr (!kCopyingWarp) {
-        if (thread < 32) {
-          wait(&shared.raw_empty[slot], parities & 1);
-          copies.start_next(thread == 0);
+        if (box == kBoxes - 1) {
+          ptx::fence_proxy_async();
+          ptx::mbarrier_arrive(&shared.full[stage]);
         }
-      }
-      if (++slot == c.raw_slots) {
-        slot = 0;
-        parities ^= 1;
+        __syncwarp();
+        if (thread % 32 == 0) ptx::mbarrier_arrive(&shared.raw_empty[slot]);
+        if constexpr (!kCopyingWarp) {
+          if (thread < 32) {
+            wait(&shared.raw_empty[slot], parities & 1);
+            copies.start_next(thread == 0);
+          }
+        }
+        if (++slot == c.raw_slots) {
+          slot = 0;
+          parities ^= 1;
+        }
       }
       if (++stage == static_cast<uint32_t>(c.stages)) {
         stage = 0;
@@ -167,7 +202,9 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
 
   // Everything is read before any of it is split: shared memory is slow to answer while the tensor
   // cores read it.
-  __device__ void split_quad(const Quad& q, uint32_t slot, uint32_t stage) const {
+  // first_eight: of the box, in the slab.
+  __device__ void split_quad(const Quad& q, int first_eight, uint32_t slot, uint32_t stage) const {
+    const int eight = first_eight + q.eight();
     const uint32_t channel_bytes = p.box_y * p.box_x * sizeof(Io);
     uint32_t row = stage + q.row;
     if constexpr (sizeof(Io) == 4) {
@@ -183,7 +220,7 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
           value[k] = __uint_as_float(i == 0 ? b.x : i == 1 ? b.y : i == 2 ? b.z : b.w);
         }
         if (q.owns(i)) {
-          Base::scatter(row, q.eight(), c.slab_bytes / Base::kParts, value);
+          Base::scatter(row, eight, c.slab_bytes / Base::kParts, value);
         }
       }
     } else {
@@ -198,7 +235,7 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
                        : __byte_perm(bits[k].y, bits[k + 1].y, i == 2 ? 0x5410 : 0x7632);
         };
         if (q.owns(i)) {
-          ptx::store_shared(row + swizzled(row, q.eight()),
+          ptx::store_shared(row + swizzled(row, eight),
                             make_uint4(pair(0), pair(2), pair(4), pair(6)));
         }
       }

@@ -31,12 +31,19 @@ struct Exact : Block {
     const Io* x = static_cast<const Io*>(p.x);
     for (int slab = 0; slab < p.chunks * c.planes && !band.empty[j]; ++slab) {
       const int z = tile.z + c.delta_z[slab % c.planes];
-      for (int step = 0; step < band.steps[j]; ++step) {
+      for (int step = 0; step < band.steps[kBoth] + band.steps[kFirst + j]; ++step) {
+        const bool both = step < band.steps[kBoth];
+        const StepKind kind = both ? kBoth : j == 0 ? kFirst : kSecond;
+        const int i = both ? step : step - band.steps[kBoth];
+        const int before =
+            both
+                ? 2 * i
+                : band.blocks() -
+                      (j == 0 ? band.steps[kFirst] + band.steps[kSecond] : band.steps[kSecond]) + i;
         const unsigned char* block =
-            weights() + (static_cast<int64_t>(slab) * (band.steps[0] + band.steps[1]) +
-                         j * band.steps[0] + step) *
-                            kBlockBytes<kEngine, kN>;
-        const int position = band.step_at[j][step] / (kRowBytes / 16);
+            weights() +
+            (static_cast<int64_t>(slab) * band.blocks() + before) * kBlockBytes<kEngine, kN>;
+        const int position = band.step_at[kind][i] / (kRowBytes / 16);
         const int y = tile.y + c.y_min + position / c.slab_x + row / kSquareEdge;
         const int xx = tile.x + c.x_min + position % c.slab_x + row % kSquareEdge;
         if (z < 0 || z >= p.id || y < 0 || y >= p.ih || xx < 0 || xx >= p.iw) continue;
@@ -44,8 +51,9 @@ struct Exact : Block {
           const int64_t ci = slab / c.planes * kChunk + k;
           if (ci >= p.ci) break;
           float weight = 0.0f;
-          for (int i = kParts - 1; i >= 0; --i) {
-            const uint32_t at = (i * kN + channel) * kRowBytes;
+          for (int part = kParts - 1; part >= 0; --part) {
+            const int row = both ? (part * 2 + j) * kN : part * kN;
+            const uint32_t at = (row + channel) * kRowBytes;
             weight += operand(block + at + swizzled(at, k / 8) + k % 8 * 2);
           }
           const int64_t at = (((tile.n * p.ci + ci) * p.id + z) * p.ih + y) * p.iw + xx;

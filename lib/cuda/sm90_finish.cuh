@@ -5,7 +5,10 @@
 #ifndef VOLUP_CUDA_SM90_FINISH_CUH_
 #define VOLUP_CUDA_SM90_FINISH_CUH_
 
+#include <type_traits>
+
 #include "cuda/ptx.h"
+#include "cuda/sm90_add_slots.cuh"
 #include "cuda/sm90_block.cuh"
 #include "cuda/sm90_layout.h"
 
@@ -63,32 +66,39 @@ inline constexpr float kLowest = -3.0e38f;  // as maximum where there is none
 template <EpilogueKind kKind>
 inline constexpr float kBiasScale = kKind == EpilogueKind::kSoftmaxSigmoid ? kLog2E : 1.0f;
 
-template <EpilogueKind kKind, typename Io, int kN>
+template <EpilogueKind kKind, typename Io, int kN, int kSquares>
 struct Finish : Block {
   using Block::Block;
   using Accumulators = float[2][kN / 2];
   using Vector = typename Pair<Io>::Type;
   static constexpr bool kAdds = takes_add(kKind);
+  static constexpr bool kSlots = kAdds && kSquares == 2;  // add comes to slots
+  using Slots = std::conditional_t<kSlots, AddSlots<Io, kN>, NoSlots>;
   static constexpr bool kCouples = couples_channels(kKind);
 
   // What a thread finishes a tile with, read while the products pass: shared memory and special
   // registers are slow to answer. It is not kept from tile to tile for want of registers.
   struct Own {
     int lane, warp;
-    float bias[kN / 4];  // of the thread's channels
+    uint32_t bias_at;                 // of the thread's first channel, in shared memory
+    float bias[kSlots ? 1 : kN / 4];  // of the thread's channels
   };
   __device__ Own own() const {
     Own own;
     own.lane = sm90::lane();
     own.warp = sm90::warp();
-    const uint32_t at = ptx::shared_address(shared.bias) + own.lane % 4 * 8;
+    own.bias_at = ptx::shared_address(shared.bias) + own.lane % 4 * 8;
+    if constexpr (!kSlots) {
 #pragma unroll
-    for (int i = 0; i < kN / 8; ++i) {
-      const uint2 bits = ptx::load_shared_64(at + i * 32);
-      own.bias[2 * i] = __uint_as_float(bits.x);
-      own.bias[2 * i + 1] = __uint_as_float(bits.y);
+      for (int i = 0; i < kN / 8; ++i) load_bias(own, i, &own.bias[2 * i]);
     }
     return own;
+  }
+  // The thread's two of the channels of group i.
+  __device__ static void load_bias(const Own& own, int i, float* bias) {
+    const uint2 bits = ptx::load_shared_64(own.bias_at + i * 32);
+    bias[0] = __uint_as_float(bits.x);
+    bias[1] = __uint_as_float(bits.y);
   }
 
   // Where a thread's values belong: two rows y, one column x an accumulator, channels
@@ -147,13 +157,18 @@ struct Finish : Block {
     return edges;
   }
 
-  // Calls body(i, e, h, pointer to the value of accumulator 0) for all rows and channels; for
-  // those that exist where kWhole is false.
-  template <bool kWhole, typename Body>
-  __device__ void for_each_output(const Outputs& o, const Edges& edges, const Body& body) const {
+  struct Nothing {
+    __device__ void operator()(int) const {}
+  };
+  // Calls body(i, e, h, pointer to the value of accumulator 0) for all rows and channels, for those
+  // that exist where kWhole is false; begin(i) and end(i) around each group i of 8 channels.
+  template <bool kWhole, typename Begin, typename Body, typename End>
+  __device__ void for_each_output(const Outputs& o, const Edges& edges, const Begin& begin,
+                                  const Body& body, const End& end) const {
     Io* at = ptx::opaque(static_cast<Io*>(p.out) + o.first);
 #pragma unroll
     for (int i = 0; i < kN / 8; ++i) {
+      begin(i);
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
 #pragma unroll
@@ -164,13 +179,14 @@ struct Finish : Block {
         }
         at = ptx::opaque(at + (e == 0 ? p.output_plane : 7 * p.output_plane));
       }
+      end(i);
     }
   }
 
-  // add of a whole tile: kAhead groups of 8 channels are under way at a time, as many as registers
-  // allow beside the accumulators.
+  // add, kAhead groups of 8 channels at a time: a box of a slot; or, of a whole tile, as many as
+  // registers allow beside the accumulators are under way.
   static constexpr int kGroups = kN / 8;
-  static constexpr int kAhead = kAdds ? 2 : 1;
+  static constexpr int kAhead = !kAdds ? 1 : kSlots ? AddBoxes<Io, kN>::kGroups : 2;
   struct Added {
     float2 value[kAhead][2][2];
   };
@@ -201,11 +217,11 @@ struct Finish : Block {
   // anew.
   template <bool kWhole>
   __device__ bool finish(Accumulators& acc, const Own& own, Added& added, const Outputs& o,
-                         const Edges& edges) const {
+                         const Edges& edges, Slots& slots) const {
     if constexpr (kCouples) {
       return finish_softmax<kWhole>(acc, own, o, edges);
     } else {
-      return finish_pointwise<kWhole>(acc, own, added, o, edges);
+      return finish_pointwise<kWhole>(acc, own, added, o, edges, slots);
     }
   }
 
@@ -229,27 +245,42 @@ struct Finish : Block {
     for (int j = 0; j < 2; ++j) {
       if (kWhole || j < c.accumulators) exponentials(acc[j], own.bias, scale[j], check);
     }
-    for_each_output<kWhole>(o, edges, [&](int i, int e, int h, Io* at) {
-      const auto value = [&](int j) {
-        return sigmoid_of_probability<Io>(acc[j][4 * i + 2 * h + e] * scale[j][h]);
-      };
-      store<kWhole>(at, column_step(), edges, value(0), value(1));
-    });
+    for_each_output<kWhole>(
+        o, edges, Nothing(),
+        [&](int i, int e, int h, Io* at) {
+          const auto value = [&](int j) {
+            return sigmoid_of_probability<Io>(acc[j][4 * i + 2 * h + e] * scale[j][h]);
+          };
+          store<kWhole>(at, column_step(), edges, value(0), value(1));
+        },
+        Nothing());
     return check == 0.0f;
   }
 
   template <bool kWhole>
   __device__ bool finish_pointwise(Accumulators& acc, const Own& own, Added& added,
-                                   const Outputs& o, const Edges& edges) const {
-    float check = 0.0f;  // stays 0 as long as all is finite
-    for_each_output<kWhole>(o, edges, [&](int i, int e, int h, Io* at) {
+                                   const Outputs& o, const Edges& edges, Slots& slots) const {
+    float check = 0.0f;              // stays 0 as long as all is finite
+    [[maybe_unused]] float bias[2];  // of a group, where the thread keeps no more
+    const auto begin = [&](int i) {
+      if constexpr (kSlots) {
+        if (i % kAhead == 0) slots.take(own.lane, own.warp, added.value);
+        load_bias(own, i, bias);
+      }
+    };
+    const auto end = [&](int i) {
+      if constexpr (kSlots) {
+        if (i % kAhead == kAhead - 1) slots.template give_back<kWhole>(own.lane);
+      }
+    };
+    const auto body = [&](int i, int e, int h, Io* at) {
       float value[2];
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         value[j] = acc[j][4 * i + 2 * h + e];
         if (kWhole || edges.column[j]) check = fmaf(value[j], 0.0f, check);
-        value[j] += own.bias[2 * i + e];
-        if constexpr (kAdds && kWhole) {
+        value[j] += kSlots ? bias[e] : own.bias[kSlots ? 0 : 2 * i + e];
+        if constexpr (kSlots || (kAdds && kWhole)) {
           const float2 a = added.value[i % kAhead][e][h];
           value[j] = add_hardswish(value[j] + (j == 0 ? a.x : a.y));
         } else if constexpr (kAdds) {
@@ -260,12 +291,13 @@ struct Finish : Block {
         }
       }
       store<kWhole>(at, column_step(), edges, value[0], value[1]);
-      if constexpr (kAdds && kWhole) {
+      if constexpr (kAdds && kWhole && !kSlots) {
         if (e == 1 && h == 1 && i + kAhead < kGroups) {
           load_group(at - row_step() + (8 * kAhead - 1) * p.output_plane, added, i + kAhead);
         }
       }
-    });
+    };
+    for_each_output<kWhole>(o, edges, begin, body, end);
     return check == 0.0f;
   }
 

@@ -26,13 +26,17 @@ namespace volup::sm90 {
 // A warpgroup's role: tile after tile, from stages to outputs.
 template <Engine kEngine, EpilogueKind kKind, typename Io, int kN, int kSquares>
 struct Consumer : Block {
-  const Products<kEngine, kN> products;
-  using Epilogue = Finish<kKind, Io, kN>;
+  // Where ptxas keeps products of both shapes asynchronous; CI fails where it does not.
+  static constexpr bool kPairs =
+      kPartsOf<kEngine> == 1 && kSquares == 2 && couples_channels(kKind) && sizeof(Io) == 2;
+  using Multiplier = Products<kEngine, kN, kPairs>;
+  const Multiplier products;
+  using Epilogue = Finish<kKind, Io, kN, kSquares>;
   const Epilogue epilogue;
   // Kept from tile to tile: a tile's own would begin undefined, and what is read before it is
   // defined takes registers of its own all the time.
-  using Accumulators = typename Products<kEngine, kN>::Accumulators;
-  using Progress = typename Products<kEngine, kN>::Progress;
+  using Accumulators = typename Multiplier::Accumulators;
+  using Progress = typename Multiplier::Progress;
 
   __device__ Consumer(const Parameters& parameters, Shared& s, const Share& serves)
       : Block(parameters, s, serves),
@@ -43,6 +47,7 @@ struct Consumer : Block {
   __device__ void march(int w) const {
     Progress progress;
     Accumulators acc = {};
+    typename Epilogue::Slots slots(*this, w);
     wait(&shared.slot_full[0], 0);
     const int square = w % kSquares;
     int z = 0, band = 0;  // in the run
@@ -64,7 +69,8 @@ struct Consumer : Block {
       compute_tile(
           acc, tile, true,
           [&] { products.multiply_window(acc, this->band(band), square, first, progress); },
-          [&](int lane) { products.release_window(first, z, run.tiles, lane); }, progress);
+          [&](int lane) { products.release_window(first, z, run.tiles, lane); }, slots, progress);
+      if constexpr (Epilogue::kSlots) slots.leave_tile();
       go_on(kConsumersOf<kSquares> / kSquares);
     }
   }
@@ -73,12 +79,14 @@ struct Consumer : Block {
   __device__ void follow_ring(int w) const {
     Progress progress;
     Accumulators acc = {};
+    typename Epilogue::Slots slots(*this, w);
     uint32_t ordinal = 0;
     for (uint32_t group = share.rank; group < groups(); group += share.ranks, ++ordinal) {
       const uint32_t index = group * kConsumers + w;
       compute_tile(
           acc, tile_at(index), index < c.tiles,
-          [&] { products.multiply_by_ring(acc, w, ordinal, progress); }, [](int) {}, progress);
+          [&] { products.multiply_by_ring(acc, w, ordinal, progress); }, [](int) {}, slots,
+          progress);
     }
   }
 
@@ -96,7 +104,7 @@ struct Consumer : Block {
   template <typename Multiply, typename Release>
   __device__ void compute_tile(Accumulators& acc, const Tile& tile, bool exists,
                                const Multiply& multiply, const Release& release,
-                               Progress& progress) const {
+                               typename Epilogue::Slots& slots, Progress& progress) const {
     progress.started[0] = progress.started[1] = 0;
     multiply();
     const auto own = epilogue.own();
@@ -104,16 +112,17 @@ struct Consumer : Block {
     bool finite;
     if (outputs.whole) {
       typename Epilogue::Added added;
-      if constexpr (Epilogue::kAdds) epilogue.load_first_groups(outputs, added);
+      if constexpr (Epilogue::kAdds && !Epilogue::kSlots)
+        epilogue.load_first_groups(outputs, added);
       ptx::wgmma_wait<0>();
       release(own.lane);
-      finite = epilogue.template finish<true>(acc, own, added, outputs, {});
+      finite = epilogue.template finish<true>(acc, own, added, outputs, {}, slots);
     } else {
       ptx::wgmma_wait<0>();
       release(own.lane);
       typename Epilogue::Added none;
       finite = epilogue.template finish<false>(acc, own, none, outputs,
-                                               epilogue.edges(own, tile, exists));
+                                               epilogue.edges(own, tile, exists), slots);
     }
     if (__any_sync(~0u, !finite && exists)) {
       // Orders the warp's stores before those of exact_rows.
@@ -153,7 +162,7 @@ __global__ void __launch_bounds__(RolesOf<kSquares>::kThreads, 1)
     consumer.consume(warpgroup);
   } else {
     ptx::registers_decrease<RolesOf<kSquares>::kLoader>();
-    const BulkLoader<kEngine, Io, kN, kSquares> loader(p, shared, find_share(p));
+    const BulkLoader<kEngine, kKind, Io, kN, kSquares> loader(p, shared, find_share(p));
     const int rank = static_cast<int>(ptx::thread_index()) - kConsumersOf<kSquares> * 128;
     const bool resident = loader.c.resident;
     const bool bulk = resident && p.bulk;

@@ -52,7 +52,10 @@ class Sm90Launch final : public Launch {
   Status run(const RunArguments& arguments) const override {
     if (wide_) {
       Parameters p = with_pointers(*wide_, arguments);
-      if (p.paired && p.bulk) return launch(*wide_, p, arguments.stream);
+      if (p.paired && p.bulk && aligned(p.add, 16) &&
+          (p.add == nullptr || sm90::encode_add_maps(p, static_cast<int>(element_)))) {
+        return launch(*wide_, p, arguments.stream);
+      }
     }
     return launch(narrow_, with_pointers(narrow_, arguments), arguments.stream);
   }

@@ -15,9 +15,9 @@ const Kernel& cuda_sm90_march_kernel();
 // "cuda/sm90": one fused kernel, products by wgmma; fp32-class by splitting operands in three.
 const Kernel& cuda_sm90_kernel();
 
-// "cuda/sm90-wide": the same with tiles twice as wide, whose outputs fill lines of memory: for
-// 16-bit I/O, stride 2 along W and rows of whole 16 bytes, where nothing is added. Its outputs have
-// the bits of "cuda/sm90", whose launch it is for pointers that bulk copies cannot take.
+// "cuda/sm90-wide": the same with tiles twice as wide, whose outputs fill lines of memory: stride 2
+// along W, rows of whole 16 bytes, not for fp32 products. Its outputs have the bits of "cuda/sm90",
+// whose launch it is for pointers that bulk copies cannot take.
 const Kernel& cuda_sm90_wide_kernel();
 
 }  // namespace volup

@@ -44,6 +44,7 @@ inline constexpr int kChunk = 32;        // input channels that are staged toget
 inline constexpr int kEights = kChunk / 8;
 inline constexpr int kRowBytes = kChunk * 2;  // of an operand's part in shared memory
 inline constexpr int kSquareEdge = 8;         // along x and along y
+inline constexpr int kMaxSquares = 2;         // of a tile
 // Warpgroups that multiply, a square each; one more loads. Four hide each other's waiting better
 // than three, and two squares at a time make whole lines.
 template <int kSquares>
@@ -64,16 +65,41 @@ inline constexpr int kBatch = 4;  // tasks of a loading thread in a piece
 inline constexpr int kPieceTasks = kLoaders * kBatch;
 inline constexpr int kTaskBytes = 32;  // of raw x, a task: 8 channels of a position, 4 bytes each
 inline constexpr int kMaxRawSlots = 3;
-inline constexpr int kMaxBulkSlots = 4;
+inline constexpr int kMaxBulkSlots = 6;
+
+// Channels of raw x that a bulk copy brings. Two squares leave little shared memory: half a chunk.
+constexpr int box_channels(int squares, int element) {
+  return squares == 2 && element == 4 ? kChunk / 2 : kChunk;
+}
+
+// Add of tiles of two squares comes by bulk copies, in boxes of all their outputs in some channels:
+// [8 y][channels][32 x], swizzled as wide as a row is. They go to a ring of slots in the order of
+// tiles. The pairs of warpgroups that take tiles in turn are told of each box by barriers of their
+// own, no fewer than slots: so who waits for one has waited for the one before it there.
+inline constexpr int kAddPairs = kConsumersOf<kMaxSquares> / kMaxSquares;
+inline constexpr int kMaxAddSlots = 5;  // more are slower: what is read disturbs what is written
+inline constexpr int kAddBarriers = 8;
+inline constexpr int kAddSlotBytes = 8192;
+inline constexpr int kAddRow = 2 * kSquareEdge * kMaxSquares;  // outputs
+constexpr int add_channels(int element) {
+  return kAddSlotBytes / (kSquareEdge * kAddRow * element);
+}
 
 // Bands and classes. The launch parameters hold all of them: what is the same for a whole block is
 // read from the constant bank, as operands of instructions, while shared memory is slow to answer.
+enum StepKind : int32_t { kBoth, kFirst, kSecond, kStepKinds };
 struct Band {
   int32_t phase_y;
-  int32_t steps[2];  // taps along y and x of an accumulator, at least 1 (of zero weights)
-  int32_t empty[2];  // no tap reaches these outputs
-  uint16_t step_at[2][kMaxSteps + 1];  // row of the slab that a step starts at, in 16 bytes
-  int32_t first_block;                 // of its weights in the class
+  // Taps along y and x, at least 1 of an accumulator (of zero weights): of both accumulators where
+  // those read the same positions and weights stay, of the first alone, of the second alone.
+  int32_t steps[kStepKinds];
+  int32_t empty[2];                             // no tap reaches these outputs
+  uint16_t step_at[kStepKinds][kMaxSteps + 1];  // row of the slab a step starts at, in 16 bytes
+  int32_t first_block;                          // of its weights in the class
+
+  VOLUP_HOST_DEVICE int32_t blocks() const {
+    return 2 * steps[kBoth] + steps[kFirst] + steps[kSecond];
+  }
 };
 struct Class {
   int32_t first_band, bands;
@@ -99,8 +125,9 @@ struct Class {
   uint32_t stage_reciprocal;  // ceil(2^32 / stages)
   int32_t raw_slots;          // of x on its way: 2 to kMaxRawSlots, or kMaxBulkSlots
   int32_t raw_slot_bytes;
-  int32_t quads_of_row, quads;  // of a box that bulk copies bring: see BulkLoader
-  int32_t raw_at, stages_at;    // in the dynamic shared memory
+  int32_t quads_of_row, quads;        // of a box that bulk copies bring: see BulkLoader
+  int32_t add_slots;                  // 2 to kMaxAddSlots, or 0
+  int32_t raw_at, stages_at, add_at;  // in the dynamic shared memory
 
   // Tiles of a band for a channel tile: of the problem's sizes, not of the plan.
   int32_t tiles_x, tiles_y, positions_z;
@@ -108,8 +135,9 @@ struct Class {
 };
 
 // Bytes of packed weights are blocks, channel tile after channel tile and in it class after class;
-// in a class ordered by band, chunk of input channels, plane, accumulator, step. A block is
-// [part][kN][kChunk] elements of 16 bits, a slab in shared memory [part][slab_y][slab_x][kChunk];
+// in a class ordered by band, chunk of input channels, plane, kind of step, step. A block is
+// [part][kN][kChunk] elements of 16 bits, two of a step of both accumulators
+// [part][accumulator][kN][kChunk], a slab in shared memory [part][slab_y][slab_x][kChunk];
 // rows of kChunk are swizzled.
 template <Engine kEngine, int kN>
 inline constexpr int kBlockBytes = kPartsOf<kEngine>* kN* kRowBytes;
@@ -120,6 +148,7 @@ struct Shared {
   uint64_t raw_full[kMaxBulkSlots], raw_empty[kMaxBulkSlots];
   uint64_t full[kMaxStages], empty[kMaxStages];
   uint64_t slot_full[kSlots], slot_empty[kSlots];
+  uint64_t add_full[kAddPairs][kAddBarriers], add_empty[kMaxAddSlots];
 
   uint32_t begun;                           // fills of stages that were begun
   alignas(16) float bias[kMaxChannels];     // scaled as the epilogue wants it
@@ -128,7 +157,8 @@ struct Shared {
 inline constexpr size_t kSharedHeader = offsetof(Shared, dynamic);
 
 struct Parameters {
-  CUtensorMap x_map;  // of x, where bulk is set
+  CUtensorMap x_map;                    // of x, where bulk is set
+  CUtensorMap add_maps[kMaxBands / 2];  // of add at the outputs of a band, where tiles are wide
   const void* x;
   const void* add;
   void* out;
@@ -145,9 +175,9 @@ struct Parameters {
   int32_t tile_x;  // base positions a tile advances along x: 8 or 16
   int32_t chunks;  // of input channels
   int32_t paired;  // outputs of the two accumulators are neighbours, aligned to two elements
-  // Boxes of x that bulk copies take, a slab's positions and kChunk channels; where bulk is not set
-  // threads copy elements.
-  int32_t bulk, box_x, box_y;
+  // Boxes of x that bulk copies take, a slab's positions; where bulk is not set threads copy
+  // elements.
+  int32_t bulk, box_x, box_y, box_c;
   int32_t even_count;                // x has an even number of elements
   int32_t whole_words;               // every element of x lies in 4 aligned bytes that are x's own
   int32_t class_count, share_count;  // shares: class_count a channel tile

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How "cuda/sm90" decides on the host: what it refuses, classes and their use of shared memory, the
-// packed weights and the deal of blocks. What a block then makes of it is device code.
+// How "cuda/sm90" decides on the host: what it refuses, classes and their use of shared memory, and
+// the deal of blocks. What a block then makes of it is device code.
 #include "cuda/sm90_plan.h"
 
 #include <algorithm>
@@ -11,24 +11,11 @@
 #include <optional>
 #include <span>
 
-#include "half.h"
+#include "cuda/sm90_steps.h"
 
 namespace volup::sm90 {
 
 namespace {
-
-int parts_of(Engine engine) {
-  switch (engine) {
-    case Engine::kBf16x3:
-      return kPartsOf<Engine::kBf16x3>;
-    case Engine::kBf16x2:
-      return kPartsOf<Engine::kBf16x2>;
-    case Engine::kBf16x1:
-    case Engine::kFp16x1:
-      break;
-  }
-  return 1;
-}
 
 // The engine that keeps a precision's promise for an I/O type; nothing where there is none.
 std::optional<Engine> engine_for(Precision precision, DType io) {
@@ -49,48 +36,9 @@ std::optional<Engine> engine_for(Precision precision, DType io) {
   return std::nullopt;
 }
 
-// Taps of one phase; of one tap of zero weight where there is none.
-struct PhaseTaps {
-  int32_t r = 0;
-  std::vector<Tap> taps;
-  bool empty = false;
-};
-std::vector<PhaseTaps> phase_taps(const ConvTranspose3d& geometry, int axis) {
-  std::vector<PhaseTaps> all;
-  for (Phase& phase : phases(geometry, axis)) {
-    PhaseTaps taps{static_cast<int32_t>(phase.r), std::move(phase.taps), false};
-    taps.empty = taps.taps.empty();
-    if (taps.empty) taps.taps = {Tap{0, 0}};
-    all.push_back(std::move(taps));
-  }
-  return all;
-}
-
-// The phases that one class serves along x: accumulator j has phase r[j], shifted by shift[j].
-struct Columns {
-  const PhaseTaps* phase[2];
-  int32_t shift[2];
-  int accumulators;
-};
-std::vector<Columns> columns_of(const Plan& plan, const std::vector<PhaseTaps>& x) {
-  if (x.size() == 1) return {{{&x[0], &x[0]}, {0, kSquareEdge}, plan.narrow ? 1 : 2}};
-  std::vector<Columns> columns;
-  for (size_t i = 0; i < x.size(); i += 2) {
-    const bool pair = i + 1 < x.size();
-    columns.push_back({{&x[i], &x[pair ? i + 1 : i]}, {0, 0}, pair ? 2 : 1});
-  }
-  return columns;
-}
-
-// The phases of one class: along y all of them, or one.
-struct ClassPhases {
-  const PhaseTaps& z;
-  std::span<const PhaseTaps> y;
-  const Columns& x;
-};
-
 // Appends the bands of the class to *bands.
-Class make_class(const ClassPhases& phases, const Plan& plan, std::vector<Band>* bands) {
+Class make_class(const ClassPhases& phases, const Plan& plan, bool joint,
+                 std::vector<Band>* bands) {
   const int chunks = plan.chunks;
   const auto& [z, y, x] = phases;
   Class c = {};
@@ -138,50 +86,78 @@ Class make_class(const ClassPhases& phases, const Plan& plan, std::vector<Band>*
     band.first_block = c.weight_blocks;
     for (int j = 0; j < 2; ++j) {
       band.empty[j] = z.empty || phase.empty || x.phase[j]->empty;
-      if (j >= x.accumulators) continue;
-      for (const Tap& ty : phase.taps) {
-        for (const Tap& tx : x.phase[j]->taps) {
-          const int64_t row = (ty.delta - y_min) * c.slab_x + tx.delta - x_min + x.shift[j];
-          band.step_at[j][band.steps[j]++] = static_cast<uint16_t>(row * (kRowBytes / 16));
-        }
-      }
     }
-    c.weight_blocks += chunks * c.planes * (band.steps[0] + band.steps[1]);
+    for (const BandStep& step : steps_of(phase, x, joint)) {
+      const StepKind kind = step.kind();
+      const int j = kind == kSecond;
+      const int64_t row =
+          (step.y->delta - y_min) * c.slab_x + step.x[j]->delta - x_min + x.shift[j];
+      band.step_at[kind][band.steps[kind]++] = static_cast<uint16_t>(row * (kRowBytes / 16));
+    }
+    c.weight_blocks += chunks * c.planes * band.blocks();
     bands->push_back(band);
   }
   return c;
 }
 
-// Settles how a class uses shared memory. False where even the smallest way does not fit.
-bool fit(Class& c, const Plan& plan, int64_t available) {
-  const int64_t block = int64_t{2} * parts_of(plan.engine) * kChunk * plan.channels;
-  const int64_t piece = std::min<int64_t>(c.positions * kEights, kPieceTasks) * kTaskBytes;
-  const int64_t box = int64_t{kChunk} * plan.box_y * plan.box_x * plan.element;
-  const int64_t raw_slot = std::max(piece, plan.bulk ? box : 0);
-  c.quads_of_row = ((c.x_min & (16 / plan.element - 1)) + c.slab_x + 3) / 4;
-  c.quads = c.quads_of_row * c.slab_y * kEights;
-  c.weight_bytes = block * c.weight_blocks;
-  // A slab more than the window, so that one is filled while the others are multiplied; with
-  // several bands three warpgroups are in two windows at a time.
-  const int64_t window =
-      int64_t{c.window} * plan.chunks + (c.bands > 1 && plan.squares == 1 ? 2 : 1);
+constexpr int64_t kAddAlignment = 1024;
+constexpr int64_t round_down(int64_t bytes, int64_t to) { return bytes / to * to; }
+
+// Bytes of a slot of raw x and of a block of weights, and slabs that are needed at a time.
+struct Needs {
+  int64_t raw_slot, window, block;
+};
+
+// Weights, raw x and stages of a class. False where even the smallest way does not fit.
+bool use(Class& c, const Plan& plan, const Needs& needs, int64_t available) {
   for (const bool resident : {true, false}) {
-    if ((plan.bulk || c.bands > 1) && !resident) continue;
-    const int64_t weights = resident ? c.weight_bytes : kSlots * block;
-    for (int raw_slots = plan.bulk ? kMaxBulkSlots : kMaxRawSlots; raw_slots >= 2; --raw_slots) {
+    if ((plan.bulk || c.bands > 1 || plan.squares == 2) && !resident) continue;
+    const int64_t weights = resident ? c.weight_bytes : kSlots * needs.block;
+    // Slots of half a slab may be more.
+    const bool halves = box_channels(plan.squares, plan.element) < kChunk;
+    const int most_raw = !plan.bulk ? kMaxRawSlots : halves ? kMaxBulkSlots : kMaxBulkSlots - 2;
+    for (int raw_slots = most_raw; raw_slots >= 2; --raw_slots) {
       const int64_t stages = std::min<int64_t>(
-          kMaxStages, (available - weights - raw_slots * raw_slot) / c.slab_bytes);
+          kMaxStages, (available - weights - raw_slots * needs.raw_slot) / c.slab_bytes);
       // Through the ring all warpgroups take their tiles' slabs at the same time.
-      if (stages < (resident ? window : kConsumers)) continue;
+      if (stages < (resident ? needs.window : kConsumers)) continue;
       c.resident = resident;
       c.raw_slots = raw_slots;
-      c.raw_slot_bytes = static_cast<int32_t>(raw_slot);
+      c.raw_slot_bytes = static_cast<int32_t>(needs.raw_slot);
       c.raw_at = static_cast<int32_t>(weights);
       c.stages = static_cast<int32_t>(stages);
       c.stages_at = c.raw_at + c.raw_slots * c.raw_slot_bytes;
       c.stage_reciprocal = 0xFFFFFFFFu / static_cast<uint32_t>(c.stages) + 1;
       return true;
     }
+  }
+  return false;
+}
+
+// Settles how a class uses shared memory. False where even the smallest way does not fit.
+bool fit(Class& c, const Plan& plan, int64_t available) {
+  const int64_t block = int64_t{2} * parts_of(plan.engine) * kChunk * plan.channels;
+  const int64_t piece = std::min<int64_t>(c.positions * kEights, kPieceTasks) * kTaskBytes;
+  const int64_t box =
+      int64_t{box_channels(plan.squares, plan.element)} * plan.box_y * plan.box_x * plan.element;
+  const int64_t raw_slot = std::max(piece, plan.bulk ? box : 0);
+  c.quads_of_row = ((c.x_min & (16 / plan.element - 1)) + c.slab_x + 3) / 4;
+  c.quads = c.quads_of_row * c.slab_y * (box_channels(plan.squares, plan.element) / 8);
+  c.weight_bytes = block * c.weight_blocks;
+  // A slab more than the window, so that one is filled while the others are multiplied; with
+  // several bands warpgroups are in two windows at a time, where they are three.
+  const int64_t window =
+      int64_t{c.window} * plan.chunks + (c.bands > 1 && plan.squares == 1 ? 2 : 1);
+  // Slots for add come last, where the swizzle of bulk copies wants them. What is asked for early
+  // counts more than slots of raw x.
+  const int most_add = plan.add_slots ? kMaxAddSlots : 0;
+  for (int add_slots = most_add; add_slots >= std::min(2, most_add); --add_slots) {
+    const int64_t rest = add_slots == 0
+                             ? available
+                             : round_down(available - add_slots * kAddSlotBytes, kAddAlignment);
+    c.add_slots = add_slots;
+    c.add_at = static_cast<int32_t>(rest);
+    if (use(c, plan, {raw_slot, window, block}, rest)) return true;
   }
   return false;
 }
@@ -203,16 +179,21 @@ bool lay_out(Plan& plan, const ConvTranspose3d& g, int64_t available) {
   const auto z = phase_taps(g, 0), y = phase_taps(g, 1), x = phase_taps(g, 2);
   const auto columns = columns_of(plan, x);
   const auto add = [&](const PhaseTaps& pz, std::span<const PhaseTaps> py, const Columns& px) {
-    plan.classes.push_back(make_class({pz, py, px}, plan, &plan.bands));
+    plan.classes.push_back(make_class({pz, py, px}, plan, plan.joins_steps(), &plan.bands));
   };
   const auto clear = [&] {
     plan.classes.clear();
     plan.bands.clear();
     plan.tile_weight_bytes = 0;
   };
-  const auto settle = [&] {
+  const auto settle = [&](const ClassPhases& phases) {
     Class& c = plan.classes.back();
     if (!fit(c, plan, available)) return false;
+    // The ring brings weights block by block.
+    if (!c.resident) {
+      plan.bands.resize(static_cast<size_t>(c.first_band));
+      make_class(phases, plan, false, &plan.bands);
+    }
     c.weight_offset = plan.tile_weight_bytes;
     plan.tile_weight_bytes += c.weight_bytes;
     return true;
@@ -231,12 +212,13 @@ bool lay_out(Plan& plan, const ConvTranspose3d& g, int64_t available) {
     for (const PhaseTaps& pz : z) {
       for (const Columns& px : columns) {
         add(pz, y, px);
-        if (settle()) continue;
+        if (settle({pz, y, px})) continue;
         plan.bands.resize(static_cast<size_t>(plan.classes.back().first_band));
         plan.classes.pop_back();
         for (size_t i = 0; i < y.size(); ++i) {
-          add(pz, std::span(y).subspan(i, 1), px);
-          fits = settle() && fits;
+          const std::span<const PhaseTaps> one = std::span(y).subspan(i, 1);
+          add(pz, one, px);
+          fits = settle({pz, one, px}) && fits;
         }
       }
     }
@@ -304,16 +286,21 @@ Refusal refuse(const Problem& problem, const DeviceProperties& device) {
 
 Refusal refuse_wide(const Problem& problem, const DeviceProperties& device) {
   if (auto refusal = refuse(problem, device)) return refusal;
-  VOLUP_REFUSE_IF(problem.io == DType::kFp32, "has no fp32 I/O");
-  VOLUP_REFUSE_IF(takes_add(problem.epilogue.kind), "has no epilogue ",
-                  name_of(problem.epilogue.kind));
+  VOLUP_REFUSE_IF(engine_for(problem.precision, problem.io) == Engine::kBf16x3,
+                  "has no fp32 products");
   const int64_t columns = problem.conv_output[4];
   VOLUP_REFUSE_IF(problem.geometry.stride[2] != 2, "needs stride 2 along W, got ",
                   problem.geometry.stride[2]);
   VOLUP_REFUSE_IF(columns % 2 != 0 || columns <= 2 * kSquareEdge,
                   "needs an even output width over ", 2 * kSquareEdge, ", got ", columns);
-  VOLUP_REFUSE_IF(problem.input[4] % 8 != 0, "needs input rows of whole 16 bytes, got width ",
+  // What bulk copies take.
+  const auto whole_row = [&](int64_t elements) {
+    return elements * static_cast<int64_t>(element_size(problem.io)) % 16 == 0;
+  };
+  VOLUP_REFUSE_IF(!whole_row(problem.input[4]), "needs input rows of whole 16 bytes, got width ",
                   problem.input[4]);
+  VOLUP_REFUSE_IF(takes_add(problem.epilogue.kind) && !whole_row(columns),
+                  "needs output rows of whole 16 bytes to add, got width ", columns);
   return refuse_plan(make_plan(problem, 2, device), device);
 }
 
@@ -332,6 +319,7 @@ Plan make_plan(const Problem& problem, int squares, const DeviceProperties& devi
   Plan plan;
   plan.squares = squares;
   plan.engine = *engine_for(problem.precision, problem.io);
+  plan.add_slots = squares == 2 && takes_add(problem.epilogue.kind);
   plan.chunks = static_cast<int>((g.in_channels + kChunk - 1) / kChunk);
   plan.channel_tiles = static_cast<int>((g.out_channels + plan.channels - 1) / plan.channels);
   const auto available =
@@ -344,89 +332,6 @@ Plan make_plan(const Problem& problem, int squares, const DeviceProperties& devi
   }
   plan.shared_bytes = fits ? device.shared_memory_bytes : 0;
   return plan;
-}
-
-namespace {
-
-// Parts of a weight, largest first.
-void split(Engine engine, float value, uint16_t (&part)[3]) {
-  if (engine == Engine::kFp16x1) {
-    part[0] = fp16_from(value);
-    return;
-  }
-  for (int i = 0; i < parts_of(engine); ++i) {
-    part[i] = bf16_from(value);
-    value -= float_from_bf16(part[i]);
-  }
-}
-
-// The blocks of a band, of one phase along y, from block on. Returns where the next one's begin.
-uint16_t* pack_band(const Plan& plan, const Model& model, int tile, const ClassPhases& phases,
-                    uint16_t* block) {
-  const ConvTranspose3d& g = model.geometry();
-  const auto& [z, y, x] = phases;
-  const int parts = parts_of(plan.engine);
-  for (int chunk = 0; chunk < plan.chunks; ++chunk) {
-    for (const Tap& tz : z.taps) {
-      for (int j = 0; j < x.accumulators; ++j) {
-        const bool empty = z.empty || y[0].empty || x.phase[j]->empty;
-        for (const Tap& ty : y[0].taps) {
-          for (const Tap& tx : x.phase[j]->taps) {
-            const int64_t tap = (tz.k * g.kernel[1] + ty.k) * g.kernel[2] + tx.k;
-            for (int k = 0; k < kChunk; ++k) {
-              const int64_t ci = int64_t{chunk} * kChunk + k;
-              for (int n = 0; n < plan.channels; ++n) {
-                const int64_t co = int64_t{tile} * plan.channels + n;
-                if (empty || ci >= g.in_channels || co >= g.out_channels) continue;
-                uint16_t part[3] = {};
-                split(plan.engine, model.weight()[(ci * g.out_channels + co) * g.taps() + tap],
-                      part);
-                for (int i = 0; i < parts; ++i) {
-                  const int row = (i * plan.channels + n) * kRowBytes;
-                  const int eight = (k / 8) ^ (row >> 7 & 3);
-                  block[row / 2 + eight * 8 + k % 8] = part[i];
-                }
-              }
-            }
-            block += int64_t{parts} * kChunk * plan.channels;
-          }
-        }
-      }
-    }
-  }
-  return block;
-}
-
-}  // namespace
-
-Result<std::vector<std::byte>> pack(const Plan& plan, const Model& model) {
-  const ConvTranspose3d& g = model.geometry();
-  std::vector<std::byte> bytes(plan.packed_bytes());
-  const bool couples = couples_channels(model.epilogue().kind);
-  auto* bias = reinterpret_cast<float*>(bytes.data() + plan.bias_at());
-  for (int64_t co = 0; co < int64_t{plan.channel_tiles} * plan.channels; ++co) {
-    bias[co] = co < g.out_channels ? (model.bias() != nullptr ? model.bias()[co] : 0.0f)
-                                   : (couples ? -INFINITY : 0.0f);
-  }
-
-  const auto z = phase_taps(g, 0), y = phase_taps(g, 1), x = phase_taps(g, 2);
-  // In the order in which lay_out made classes.
-  for (int tile = 0; tile < plan.channel_tiles; ++tile) {
-    size_t next = 0;
-    for (const PhaseTaps& pz : z) {
-      for (const Columns& px : columns_of(plan, x)) {
-        for (size_t iy = 0; iy < y.size(); ++next) {
-          const Class& c = plan.classes[next];
-          auto* block = reinterpret_cast<uint16_t*>(
-              bytes.data() + plan.weights_at() + tile * plan.tile_weight_bytes + c.weight_offset);
-          for (int band = 0; band < c.bands; ++band, ++iy) {
-            block = pack_band(plan, model, tile, {pz, std::span(y).subspan(iy, 1), px}, block);
-          }
-        }
-      }
-    }
-  }
-  return bytes;
 }
 
 namespace {
@@ -497,6 +402,7 @@ Parameters make_parameters(const Plan& plan, const Problem& problem, const Devic
   p.bulk = plan.bulk && problem.input[4] * plan.element % 16 == 0;
   p.box_x = plan.box_x;
   p.box_y = plan.box_y;
+  p.box_c = box_channels(plan.squares, plan.element);
   p.paired = g.stride[2] == 2 && p.ow % 2 == 0;
   p.even_count = p.n % 2 == 0 || p.ci % 2 == 0 || p.id % 2 == 0 || p.ih % 2 == 0 || p.iw % 2 == 0;
   p.class_count = static_cast<int32_t>(plan.classes.size());

@@ -23,14 +23,19 @@ struct Plan {
   int element = 4;  // bytes of the I/O type
   int channel_tiles = 1;
   bool narrow =
-      false;          // with stride 1: one accumulator, for slabs that would be too large with two
-  int squares = 1;    // of a tile
-  bool bulk = false;  // x may come by bulk copies, of boxes of this size
+      false;        // with stride 1: one accumulator, for slabs that would be too large with two
+  int squares = 1;  // of a tile
+  bool add_slots = false;  // add comes through slots
+  bool bulk = false;       // x may come by bulk copies, of boxes of this size
   int box_x = 0, box_y = 0;
   std::vector<Class> classes;
   std::vector<Band> bands;
   int64_t tile_weight_bytes = 0;  // of a channel tile
   size_t shared_bytes = 0;
+
+  // Whether taps of both accumulators that read the same positions are one step. With several
+  // products of parts the two accumulators' go side by side instead: one waits less for another.
+  bool joins_steps() const { return engine == Engine::kBf16x1 || engine == Engine::kFp16x1; }
 
   // Offsets in the packed bytes.
   size_t bias_at() const { return 0; }

@@ -11,7 +11,9 @@
 
 namespace volup::sm90 {
 
-template <Engine kEngine, int kN>
+// kPairs: a step of both accumulators is one product, of all their channels, which reads x once;
+// else two side by side. The sums are the same.
+template <Engine kEngine, int kN, bool kPairs>
 struct Products : Block {
   using Block::Block;
   static constexpr int kParts = kPartsOf<kEngine>;
@@ -82,40 +84,83 @@ struct Products : Block {
   __device__ void multiply_window(Accumulators& acc, const Band& band, int square, uint32_t first,
                                   Progress& progress) const {
     for (int i = 0; i < c.window * p.chunks; ++i) await_fill(first + i, progress);
-    ptx::wgmma_fence();
-    const auto pass = [&]<bool kSmall>() {
+    const auto for_each_slab = [&](const auto& body) {
       uint32_t w = (ptx::shared_address(shared.dynamic) >> 4) + band.first_block * kBlockAt;
       for (int chunk = 0; chunk < p.chunks; ++chunk) {
         for (int plane = 0; plane < c.planes; ++plane) {
           const uint32_t fill = first + (c.delta_z[plane] - c.z_min) * p.chunks + chunk;
-          const uint32_t x = (stage_at(fill_of(fill).stage) >> 4) + square * kSquareStep;
-          multiply_slab<kSmall>(acc, band, x, w, progress);
-          w += (band.steps[0] + band.steps[1]) * kBlockAt;
+          body((stage_at(fill_of(fill).stage) >> 4) + square * kSquareStep, w);
+          w += band.blocks() * kBlockAt;
         }
       }
     };
-    if constexpr (kPassesOf<kEngine> == 2) pass.template operator()<true>();
-    pass.template operator()<false>();
+    const auto multiply_of_both = [&] {
+      ptx::wgmma_fence();
+      for_each_slab([&](uint32_t x, uint32_t w) { multiply_both(acc, band, x, w, progress); });
+    };
+    if constexpr (kPairs) {
+      if (band.steps[kBoth] > 0) {
+        multiply_of_both();
+        ptx::wgmma_commit();
+        // Products of another shape into the same accumulators must not be under way beside them.
+        ptx::wgmma_wait<0>();
+      }
+    } else if constexpr (kParts == 1) {
+      multiply_of_both();
+    }
+    ptx::wgmma_fence();
+    if constexpr (kPassesOf<kEngine> == 2) {
+      for_each_slab(
+          [&](uint32_t x, uint32_t w) { multiply_slab<true>(acc, band, x, w, progress); });
+    }
+    for_each_slab([&](uint32_t x, uint32_t w) { multiply_slab<false>(acc, band, x, w, progress); });
     ptx::wgmma_commit();
   }
 
-  // The steps of a slab, those of both accumulators side by side as far as both have some.
+  // The steps of a slab that are of both accumulators.
+  __device__ void multiply_both(Accumulators& acc, const Band& band, uint32_t x, uint32_t w,
+                                Progress& progress) const {
+#pragma unroll 1
+    for (int i = 0; i < band.steps[kBoth]; ++i, w += 2 * kBlockAt) {
+      const uint32_t at = x + band.step_at[kBoth][i];
+      if constexpr (kPairs) {
+        multiply_pair(acc, {at, w}, progress.started);
+      } else {
+        const Step steps[2] = {{at, w}, {at, w + kBlockAt}};
+        multiply<false, 2>(acc, steps, progress.started);
+      }
+    }
+  }
+  __device__ void multiply_pair(Accumulators& acc, const Step& step, uint32_t (&started)[2]) const {
+    const uint32_t x_high = ptx::matrix_descriptor_64_high(kRowBytes * c.slab_x);
+    const uint32_t w_high = ptx::matrix_descriptor_64_high(kRowBytes * 8);
+#pragma unroll
+    for (int k = 0; k < kChunk / 16; ++k) {
+      ptx::wgmma_pair<kN, Operand>(acc[0], acc[1],
+                                   ptx::matrix_descriptor_64(step.x + 2 * k, x_high),
+                                   ptx::matrix_descriptor_64(step.w + 2 * k, w_high), started[0]);
+      started[0] = started[1] = 1;
+    }
+  }
+
+  // The steps of a slab that are of one accumulator, side by side as far as both have some.
   template <bool kSmall>
   __device__ void multiply_slab(Accumulators& acc, const Band& band, uint32_t x, uint32_t w,
                                 Progress& progress) const {
-    const int both = min(band.steps[0], band.steps[1]);
-    Step at[2] = {{x, w}, {x, w + band.steps[0] * kBlockAt}};
-    const auto go_to = [&](int j, int i) { at[j].x = x + band.step_at[j][i]; };
+    w += 2 * band.steps[kBoth] * kBlockAt;
+    Step at[2] = {{x, w}, {x, w + band.steps[kFirst] * kBlockAt}};
+    const auto go_to = [&](int j, int i) { at[j].x = x + band.step_at[kFirst + j][i]; };
+    const int side_by_side = min(band.steps[kFirst], band.steps[kSecond]);
     int i = 0;
 #pragma unroll 1
-    for (; i < both; ++i, at[0].w += kBlockAt, at[1].w += kBlockAt) {
+    for (; i < side_by_side; ++i, at[0].w += kBlockAt, at[1].w += kBlockAt) {
       go_to(0, i);
       go_to(1, i);
       multiply<kSmall, 2>(acc, at, progress.started);
     }
     const auto rest = [&]<int kJ>() {
 #pragma unroll 1
-      for (; i < band.steps[kJ]; ++i, at[kJ].w += kBlockAt) {
+      for (; i < band.steps[kFirst + kJ]; ++i, at[kJ].w += kBlockAt) {
         go_to(kJ, i);
         const Step one[1] = {at[kJ]};
         multiply<kSmall, 1>(&acc[kJ], one, &progress.started[kJ]);
@@ -164,12 +209,12 @@ struct Products : Block {
     const Band& only = band(0);
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      for (int step = 0; step < only.steps[j]; ++step, ++progress.number) {
+      for (int step = 0; step < only.steps[kFirst + j]; ++step, ++progress.number) {
         const uint32_t slot = progress.number % kSlots;
         wait(&shared.slot_full[slot], progress.number / kSlots & 1);
         ptx::wgmma_fence();
         const Step at[1] = {
-            {(x_at >> 4) + only.step_at[j][step], (weights >> 4) + slot * kBlockAt}};
+            {(x_at >> 4) + only.step_at[kFirst + j][step], (weights >> 4) + slot * kBlockAt}};
         multiply<kSmall>(&acc[j], at, &progress.started[j]);
         ptx::wgmma_commit();
         ptx::wgmma_wait<0>();

@@ -28,10 +28,11 @@ __device__ inline Share find_share(const Parameters& p) {
 
 __device__ inline void init_barriers(Shared& shared, const Parameters& p, const Class& c,
                                      int splitters, int squares) {
-  // Counts of arrivals: the thread that starts bulk copies of x on raw_full, a lane of each warp
-  // that splits it on raw_empty, every thread that loads x on full, the one that loads weights on
-  // slot_full, a lane of each warp that multiplies on slot_empty, and on empty a lane of each warp
-  // that multiplies a tile whose window has the slab.
+  // Counts of arrivals: the thread that starts bulk copies on raw_full and add_full, a lane of each
+  // warp that splits raw x on raw_empty, every thread that loads x on full, the one that loads
+  // weights on slot_full, a lane of each warp that multiplies on slot_empty, one of each that
+  // finishes a tile on add_empty, and on empty one of each that multiplies a tile whose window has
+  // the slab.
   const int loaders = c.resident && p.bulk ? splitters : kLoaders;
   for (int i = 0; i < kMaxBulkSlots; ++i) {
     ptx::mbarrier_init(&shared.raw_full[i], 1);
@@ -45,6 +46,10 @@ __device__ inline void init_barriers(Shared& shared, const Parameters& p, const 
     ptx::mbarrier_init(&shared.slot_full[i], 1);
     ptx::mbarrier_init(&shared.slot_empty[i], 4 * kConsumers);
   }
+  for (auto& full : shared.add_full) {
+    for (auto& barrier : full) ptx::mbarrier_init(&barrier, 1);
+  }
+  for (auto& barrier : shared.add_empty) ptx::mbarrier_init(&barrier, 4 * squares);
   ptx::fence_mbarrier_init();
 }
 

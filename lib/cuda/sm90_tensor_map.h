@@ -12,8 +12,12 @@
 namespace volup::sm90 {
 
 // Of a dense [n, ci, id, ih, iw] tensor with the sizes of p at x, in boxes of box_x x box_y
-// positions and kChunk channels; element: bytes. False where the driver cannot.
+// positions and box_c channels; element: bytes. False where the driver cannot.
 bool encode_x_map(const Parameters& p, const void* x, int element, CUtensorMap* map);
+
+// Of add at the outputs of each band, for tiles of two squares: see AddSlots. False where the
+// driver cannot.
+bool encode_add_maps(Parameters& p, int element);
 
 }  // namespace volup::sm90
 

@@ -10,11 +10,17 @@ std::span<const Instance> tf32_instances() {
   using enum EpilogueKind;
   static const Instance kInstances[] = {
       instance<kBf16x2, kIdentity, float, 64, 1>(DType::kFp32),
+      instance<kBf16x2, kIdentity, float, 64, 2>(DType::kFp32),
       instance<kBf16x2, kAddHardswish, float, 64, 1>(DType::kFp32),
+      instance<kBf16x2, kAddHardswish, float, 64, 2>(DType::kFp32),
       instance<kBf16x2, kSoftmaxSigmoid, float, 64, 1>(DType::kFp32),
+      instance<kBf16x2, kSoftmaxSigmoid, float, 64, 2>(DType::kFp32),
       instance<kBf16x1, kIdentity, float, 64, 1>(DType::kFp32),
+      instance<kBf16x1, kIdentity, float, 64, 2>(DType::kFp32),
       instance<kBf16x1, kAddHardswish, float, 64, 1>(DType::kFp32),
+      instance<kBf16x1, kAddHardswish, float, 64, 2>(DType::kFp32),
       instance<kBf16x1, kSoftmaxSigmoid, float, 64, 1>(DType::kFp32),
+      instance<kBf16x1, kSoftmaxSigmoid, float, 64, 2>(DType::kFp32),
   };
   return kInstances;
 }

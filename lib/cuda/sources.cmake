@@ -10,7 +10,9 @@ set(VOLUP_CUDA_SOURCES
   cuda/mma_rows.cu
   cuda/simt_kernel.cu
   cuda/sm90_kernels.cpp
+  cuda/sm90_pack.cpp
   cuda/sm90_plan.cpp
+  cuda/sm90_steps.cpp
   cuda/sm90_tensor_map.cpp)
 
 # For compute capability 9.0 alone (wgmma).

@@ -32,6 +32,13 @@ constexpr const char* kShapes[] = {
     "n1 ci6 co10 i3x4x5 k4x3x5 s3x2x1 p1x0x2 d1x2x1 g2 fp32",
 };
 
+int64_t count_differences(const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  int64_t count = 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) count += a[i] != b[i];
+  return count;
+}
+
 // cuDNN promises the same bits for the same call alone.
 bool keeps_bits_across_batches(const Kernel& kernel) { return kernel.name() != "cuda/cudnn"; }
 
@@ -251,6 +258,30 @@ TEST_F(Laws, SameBitsWhateverTheBatch) {
       EXPECT_EQ(run_case(kernel, single), part(*whole, 2)) << "alone";
     });
   }
+}
+
+// Kernels of one family cut an output in tiles of their own and hand operands on by barriers of
+// their own: with several tiles a warpgroup, and what is read of a slot too late or too early in
+// other bits.
+TEST_F(Laws, SameBitsWhateverTheTile) {
+  int compared = 0;
+  for (const char* shape :
+       {"B n64 ci32 co64 i4x16x16 k3 s2 p1 op1", "C n64 ci32 co64 i4x16x16 k3 s2 p1 op1",
+        "C n16 ci32 co64 i16x16x16 k3 s2 p1 op1", "C n7 ci20 co72 i9x12x24 k4x2x4 s2 p1x0x1",
+        "I n24 ci64 co40 i6x16x16 k3 s2 p1 op1"}) {
+    for (const char* format : {"tf32", "bf16", "fp16 io=fp16", "bf16 io=bf16"}) {
+      Case c = random_case(problem_of(cat(shape, " ", format)), DataSet::kZeroMean, 51, 2.0);
+      std::optional<std::vector<std::byte>> narrow, wide;
+      for_each_kernel(c, [&](const Kernel& kernel) {
+        if (kernel.name() == "cuda/sm90") narrow = run_case(kernel, c);
+        if (kernel.name() == "cuda/sm90-wide") wide = run_case(kernel, c);
+      });
+      if (!narrow || !wide) continue;
+      EXPECT_EQ(count_differences(*narrow, *wide), 0) << c.name;
+      ++compared;
+    }
+  }
+  if (properties().compute_capability == 90) EXPECT_GE(compared, 16);
 }
 
 TEST_F(Laws, TwoStreamsAndAnotherShapeDoNotDisturb) {

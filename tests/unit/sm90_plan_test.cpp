@@ -51,9 +51,10 @@ void for_each_problem(const Body& body) {
   }
 }
 
-// Weights, raw x and stages follow each other and end where shared memory does.
+// Weights, raw x, stages and slots for add follow each other and end where shared memory does.
 void check_layout(const Plan& plan, const DeviceProperties& device) {
   const auto end = static_cast<int64_t>(device.shared_memory_bytes - kSharedHeader);
+  const int bulk_slots = plan.squares == 1 ? kMaxBulkSlots - 2 : kMaxBulkSlots;
   for (const Class& c : plan.classes) {
     if (c.resident) {
       EXPECT_GE(c.raw_at, c.weight_bytes);
@@ -61,13 +62,23 @@ void check_layout(const Plan& plan, const DeviceProperties& device) {
       EXPECT_GT(c.stages, c.window * plan.chunks);
     }
     EXPECT_GE(c.raw_slots, 2);
-    EXPECT_LE(c.raw_slots, plan.bulk ? kMaxBulkSlots : kMaxRawSlots);
+    EXPECT_LE(c.raw_slots, plan.bulk ? bulk_slots : kMaxRawSlots);
     EXPECT_EQ(c.stages_at, c.raw_at + c.raw_slots * c.raw_slot_bytes);
     EXPECT_LE(c.stages, kMaxStages);
-    EXPECT_LE(c.stages_at + int64_t{c.stages} * c.slab_bytes, end);
+    const int64_t stages_end = c.stages_at + int64_t{c.stages} * c.slab_bytes;
+    EXPECT_LE(stages_end, end);
+    EXPECT_EQ(plan.add_slots, c.add_slots > 0);
+    if (c.add_slots > 0) {
+      EXPECT_GE(c.add_slots, 2);
+      EXPECT_LE(c.add_slots, kMaxAddSlots);
+      EXPECT_GE(c.add_at, stages_end);
+      EXPECT_EQ(c.add_at % 1024, 0);
+      EXPECT_LE(c.add_at + int64_t{c.add_slots} * kAddSlotBytes, end);
+    }
     // A box of x has room in its slot, in rows and channels.
     if (plan.bulk) {
-      EXPECT_GE(c.raw_slot_bytes, kChunk * plan.box_y * plan.box_x * plan.element);
+      EXPECT_GE(c.raw_slot_bytes,
+                box_channels(plan.squares, plan.element) * plan.box_y * plan.box_x * plan.element);
       EXPECT_GE(plan.box_x, c.slab_x);
       EXPECT_GE(plan.box_y, c.slab_y);
       EXPECT_LE(c.quads_of_row * 4, plan.box_x + 3);
@@ -84,7 +95,7 @@ TEST(Sm90Plan, SharedMemoryHoldsEveryClass) {
     ++wide;
     check_layout(make_plan(problem, 2, device), device);
   });
-  EXPECT_GE(wide, 6);
+  EXPECT_GE(wide, 10);
 }
 
 TEST(Sm90Plan, BothWidthsReadTheSamePackedWeights) {
@@ -110,7 +121,7 @@ TEST(Sm90Plan, BothWidthsReadTheSamePackedWeights) {
     EXPECT_TRUE(*narrow == *wide);
     ++compared;
   });
-  EXPECT_GE(compared, 6);
+  EXPECT_GE(compared, 10);
 }
 
 TEST(Sm90Plan, WideSaysWhyItRefuses) {
@@ -118,15 +129,13 @@ TEST(Sm90Plan, WideSaysWhyItRefuses) {
     const auto refusal = refuse_wide(*parse_problem(text), h200());
     return refusal ? *refusal : std::string("takes it");
   };
-  EXPECT_EQ(why("B n16 ci32 co64 i16x32x32 k3 s2 p1 op1 fp16 io=fp16"), "takes it");
-  EXPECT_EQ(why("B n16 ci32 co64 i16x32x32 k3 s2 p1 op1 tf32"), "has no fp32 I/O");
-  EXPECT_EQ(why("C n128 ci32 co64 i16x16x16 k3 s2 p1 op1 fp16 io=fp16"),
-            "has no epilogue add_hardswish");
-  EXPECT_EQ(why("B n16 ci32 co64 i16x32x32 k3 s2 p1 fp16 io=fp16"),
+  EXPECT_EQ(why("B n16 ci32 co64 i16x32x32 k3 s2 p1 op1 tf32"), "takes it");
+  EXPECT_EQ(why("B n16 ci32 co64 i16x32x32 k3 s2 p1 op1 fp32"), "has no fp32 products");
+  EXPECT_EQ(why("B n16 ci32 co64 i16x32x32 k3 s2 p1 tf32"),
             "needs an even output width over 16, got 63");
-  EXPECT_EQ(why("B n16 ci32 co64 i16x32x28 k3 s2 p1 op1 fp16 io=fp16"),
-            "needs input rows of whole 16 bytes, got width 28");
-  EXPECT_EQ(why("I n1 ci32 co64 i4x16x32 k3 p1 fp16 io=fp16"), "needs stride 2 along W, got 1");
+  EXPECT_EQ(why("B n16 ci32 co64 i16x32x30 k3 s2 p1 op1 tf32"),
+            "needs input rows of whole 16 bytes, got width 30");
+  EXPECT_EQ(why("I n1 ci32 co64 i4x16x32 k3 p1 tf32"), "needs stride 2 along W, got 1");
 }
 
 }  // namespace
