@@ -281,7 +281,9 @@ TEST_F(Laws, SameBitsWhateverTheTile) {
       ++compared;
     }
   }
-  if (properties().compute_capability == 90) EXPECT_GE(compared, 16);
+  if (properties().compute_capability == 90) {
+    EXPECT_GE(compared, 16);
+  }
 }
 
 TEST_F(Laws, TwoStreamsAndAnotherShapeDoNotDisturb) {
