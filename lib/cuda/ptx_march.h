@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The PTX instructions of the marching kernel (sm90_march.cuh) that neither ptx.h nor ptx_mma.h has,
-// one function an instruction, each with its section of the PTX ISA. For sm_90a.
+// The PTX instructions of the marching kernel (sm90_march.cuh) that neither ptx.h nor ptx_mma.h
+// has, one function an instruction, each with its section of the PTX ISA. For sm_90a.
 #ifndef VOLUP_CUDA_PTX_MARCH_H_
 #define VOLUP_CUDA_PTX_MARCH_H_
 
