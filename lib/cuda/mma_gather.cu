@@ -6,6 +6,7 @@
 
 #include "cuda/mma_gather.cuh"
 #include "cuda/mma_kernels.h"
+#include "cuda/mma_launch.h"
 
 namespace volup {
 namespace mma_gather {
@@ -103,30 +104,6 @@ int64_t block_count(const Problem& problem, const Parameters& p) {
   }
   return blocks;
 }
-
-class GatherLaunch final : public Launch {
- public:
-  GatherLaunch(const void* function, const Parameters& parameters, int64_t blocks)
-      : function_(function), parameters_(parameters), blocks_(static_cast<unsigned>(blocks)) {}
-
-  Status run(const RunArguments& arguments) const override {
-    Parameters p = parameters_;
-    p.x = arguments.x;
-    p.finish.add = arguments.add;
-    p.finish.out = arguments.out;
-    void* list[] = {&p};
-    const cudaError_t error =
-        cudaLaunchKernel(function_, dim3(blocks_), dim3(kWarps * kLanes), list, 0,
-                         static_cast<cudaStream_t>(arguments.stream));
-    if (error == cudaSuccess) return {};
-    return {VOLUP_STATUS_DEVICE_ERROR, cat(kName, ": launch failed: ", cudaGetErrorString(error))};
-  }
-
- private:
-  const void* function_;
-  Parameters parameters_;
-  unsigned blocks_;
-};
 
 class GatherKernel final : public Kernel {
  public:
@@ -242,8 +219,9 @@ class GatherKernel final : public Kernel {
     p.bias = static_cast<const float*>(arguments.packed);
     p.weights = reinterpret_cast<const WeightFragment*>(p.bias + int64_t{p.channel_blocks} * 8 *
                                                                      tiles_of(problem.geometry));
-    return std::unique_ptr<Launch>(
-        std::make_unique<GatherLaunch>(device_function(problem), p, block_count(problem, p)));
+    return std::unique_ptr<Launch>(std::make_unique<mma::KernelLaunch<Parameters>>(
+        kName, device_function(problem), p,
+        mma::Grid{static_cast<unsigned>(block_count(problem, p)), kWarps * kLanes}));
   }
 };
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "cuda/mma_kernels.h"
+#include "cuda/mma_launch.h"
 #include "cuda/mma_rows.cuh"
 #include "cuda/paired_axis.h"
 
@@ -18,7 +19,6 @@ constexpr int64_t kMaxChannels = 15;  // 16 with the constant
 // The tensor core cuts instead of rounding each sum, and small terms come between large ones: more
 // (tap, quad) pairs in a row would show against a chain of rounded products.
 constexpr int64_t kMaxTurns = 6;
-constexpr int64_t kMaxOffset = 1 << 20;
 constexpr int64_t kMaxSize = int64_t{1} << 28;  // base position, halo and doubling fit an int
 
 // The taps of D in the order of the tables; a phase without taps gets one without weights, which
@@ -146,34 +146,6 @@ int choose_rows(const Problem& problem, const DeviceProperties& device) {
   return 0;
 }
 
-class RowsLaunch final : public Launch {
- public:
-  RowsLaunch(const void* function, const Parameters& parameters, int64_t tiles)
-      : function_(function),
-        parameters_(parameters),
-        tiles_(static_cast<unsigned>(tiles)),
-        shared_bytes_(static_cast<size_t>(SharedLayout(parameters).bytes(parameters.quads))) {}
-
-  Status run(const RunArguments& arguments) const override {
-    Parameters p = parameters_;
-    p.x = arguments.x;
-    p.finish.add = arguments.add;
-    p.finish.out = arguments.out;
-    void* list[] = {&p};
-    const cudaError_t error =
-        cudaLaunchKernel(function_, dim3(tiles_), dim3(kThreads), list, shared_bytes_,
-                         static_cast<cudaStream_t>(arguments.stream));
-    if (error == cudaSuccess) return {};
-    return {VOLUP_STATUS_DEVICE_ERROR, cat(kName, ": launch failed: ", cudaGetErrorString(error))};
-  }
-
- private:
-  const void* function_;
-  Parameters parameters_;
-  unsigned tiles_;
-  size_t shared_bytes_;
-};
-
 class RowsKernel final : public Kernel {
  public:
   std::string_view name() const override { return kName; }
@@ -206,18 +178,11 @@ class RowsKernel final : public Kernel {
                     "taps on D x channels: got ", most, " x ", kQuad * quads_of(g),
                     " with the bias, need at most ", kQuad * kMaxTurns, " in fp32");
     for (const DepthTap& tap : taps) {
-      VOLUP_REFUSE_IF(std::abs(tap.delta) > kMaxOffset, "padding on D: a tap reads ", tap.delta,
-                      " planes away, need at most ", kMaxOffset);
+      VOLUP_REFUSE_IF(std::abs(tap.delta) > kMaxTapOffset, "padding on D: a tap reads ", tap.delta,
+                      " planes away, need at most ", kMaxTapOffset);
     }
     for (const int axis : {1, 2}) {
-      const auto paired = paired_axis(g, axis);
-      VOLUP_REFUSE_IF(!paired,
-                      "needs stride 2 with one tap in one phase and two neighbouring in the"
-                      " other on H and W, got kernel ",
-                      g.kernel[axis], ", stride ", g.stride[axis], ", dilation ", g.dilation[axis],
-                      " on ", "DHW"[axis]);
-      VOLUP_REFUSE_IF(std::abs(paired->delta[0]) > kMaxOffset, "padding on ", "DHW"[axis],
-                      ": a tap reads ", paired->delta[0], " away, need at most ", kMaxOffset);
+      if (auto refusal = refuse_unpaired(g, axis, "H and W")) return refusal;
     }
     for (int axis = 2; axis < 5; ++axis) {
       const int64_t size = std::max(problem.input[axis], problem.output[axis]);
@@ -291,15 +256,14 @@ class RowsKernel final : public Kernel {
     Parameters p = make_parameters(problem, choose_rows(problem, device));
     p.weights = static_cast<const WeightFragment*>(arguments.packed);
     const void* function = device_function(problem);
-    const cudaError_t error =
+    const auto shared_bytes = static_cast<size_t>(SharedLayout(p).bytes(p.quads));
+    VOLUP_RETURN_IF_CUDA_ERROR(
         cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(SharedLayout(p).bytes(p.quads)));
-    if (error != cudaSuccess) {
-      return Status(VOLUP_STATUS_DEVICE_ERROR,
-                    cat(kName, ": cannot prepare: ", cudaGetErrorString(error)));
-    }
-    return std::unique_ptr<Launch>(
-        std::make_unique<RowsLaunch>(function, p, tile_count(problem, p)));
+                             static_cast<int>(shared_bytes)),
+        "shared memory of cuda/mma-rows");
+    return std::unique_ptr<Launch>(std::make_unique<mma::KernelLaunch<Parameters>>(
+        kName, function, p,
+        mma::Grid{static_cast<unsigned>(tile_count(problem, p)), kThreads, shared_bytes}));
   }
 };
 

@@ -9,10 +9,12 @@
 #include <cstdint>
 #include <cstdlib>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "geometry.h"
+#include "status.h"
 
 namespace volup {
 
@@ -34,6 +36,20 @@ inline std::optional<PairedAxis> paired_axis(const ConvTranspose3d& g, int axis)
   return PairedAxis{{static_cast<int>(all[one].r), static_cast<int>(all[1 - one].r)},
                     {{single[0].k, -1}, {both[0].k, both[1].k}},
                     {both[0].delta, both[1].delta}};
+}
+
+inline constexpr int64_t kMaxTapOffset = 1 << 20;
+
+// Why the axis is not one, in words; axes: all those of which the kernel asks it.
+inline Refusal refuse_unpaired(const ConvTranspose3d& g, int axis, std::string_view axes) {
+  const auto paired = paired_axis(g, axis);
+  VOLUP_REFUSE_IF(!paired,
+                  "needs stride 2 with one tap in one phase and two neighbouring in the other on ",
+                  axes, ", got kernel ", g.kernel[axis], ", stride ", g.stride[axis], ", dilation ",
+                  g.dilation[axis], " on ", "DHW"[axis]);
+  VOLUP_REFUSE_IF(std::abs(paired->delta[0]) > kMaxTapOffset, "padding on ", "DHW"[axis],
+                  ": a tap reads ", paired->delta[0], " away, need at most ", kMaxTapOffset);
+  return {};
 }
 
 }  // namespace volup

@@ -117,35 +117,31 @@ __device__ inline void mbarrier_arrive_expect(uint64_t* barrier, uint32_t bytes)
       : "memory");
 }
 
+#define VOLUP_PTX_MBARRIER_WAIT(OPERATION)        \
+  uint32_t done;                                  \
+  asm volatile(                                   \
+      "{\n"                                       \
+      ".reg .pred p;\n"                           \
+      "mbarrier." OPERATION                       \
+      ".parity.shared::cta.b64 p, [%1], %2;\n"    \
+      "selp.u32 %0, 1, 0, p;\n"                   \
+      "}"                                         \
+      : "=r"(done)                                \
+      : "r"(shared_address(barrier)), "r"(parity) \
+      : "memory");                                \
+  return done != 0
+
 // "mbarrier.try_wait": whether the phase of this parity has completed; may suspend for a while.
 __device__ inline bool mbarrier_try_wait(uint64_t* barrier, uint32_t parity) {
-  uint32_t done;
-  asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, p;\n"
-      "}"
-      : "=r"(done)
-      : "r"(shared_address(barrier)), "r"(parity)
-      : "memory");
-  return done != 0;
+  VOLUP_PTX_MBARRIER_WAIT("try_wait");
 }
 
 // "mbarrier.test_wait": the same, at once.
 __device__ inline bool mbarrier_test_wait(uint64_t* barrier, uint32_t parity) {
-  uint32_t done;
-  asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, p;\n"
-      "}"
-      : "=r"(done)
-      : "r"(shared_address(barrier)), "r"(parity)
-      : "memory");
-  return done != 0;
+  VOLUP_PTX_MBARRIER_WAIT("test_wait");
 }
+
+#undef VOLUP_PTX_MBARRIER_WAIT
 
 // "fence.proxy.async": this thread's ordinary writes to shared memory before it are seen by
 // asynchronous reads (wgmma, bulk copies) that are ordered after it.
@@ -307,26 +303,28 @@ __device__ inline uint64_t matrix_descriptor_64(uint32_t at, uint32_t high) {
   return static_cast<uint64_t>(high) << 32 | (at + (1u << 16));
 }
 
+// Operands of 8 and of 32 accumulators.
+#define VOLUP_PTX_8(d, i)                                                                     \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
+      "+f"(d[i + 6]), "+f"(d[i + 7])
+#define VOLUP_PTX_32(d) VOLUP_PTX_8(d, 0), VOLUP_PTX_8(d, 8), VOLUP_PTX_8(d, 16), VOLUP_PTX_8(d, 24)
+
 // "wgmma.mma_async": d = a * b (+ d where accumulate is not 0), m64n64k16, a and b in shared
 // memory.
-#define VOLUP_PTX_WGMMA_N64(TYPE)                                                                  \
-  asm volatile(                                                                                    \
-      "{\n"                                                                                        \
-      ".reg .pred p;\n"                                                                            \
-      "setp.ne.b32 p, %34, 0;\n"                                                                   \
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE                                  \
-      " {"                                                                                         \
-      "%0, %1, %2, %3, %4, %5, %6, %7, "                                                           \
-      "%8, %9, %10, %11, %12, %13, %14, %15, "                                                     \
-      "%16, %17, %18, %19, %20, %21, %22, %23, "                                                   \
-      "%24, %25, %26, %27, %28, %29, %30, %31}, "                                                  \
-      "%32, %33, p, 1, 1, 0, 0;\n"                                                                 \
-      "}"                                                                                          \
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),        \
-        "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),    \
-        "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), \
-        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), \
-        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])                                         \
+#define VOLUP_PTX_WGMMA_N64(TYPE)                                 \
+  asm volatile(                                                   \
+      "{\n"                                                       \
+      ".reg .pred p;\n"                                           \
+      "setp.ne.b32 p, %34, 0;\n"                                  \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE \
+      " {"                                                        \
+      "%0, %1, %2, %3, %4, %5, %6, %7, "                          \
+      "%8, %9, %10, %11, %12, %13, %14, %15, "                    \
+      "%16, %17, %18, %19, %20, %21, %22, %23, "                  \
+      "%24, %25, %26, %27, %28, %29, %30, %31}, "                 \
+      "%32, %33, p, 1, 1, 0, 0;\n"                                \
+      "}"                                                         \
+      : VOLUP_PTX_32(d)                                           \
       : "l"(a), "l"(b), "r"(accumulate))
 
 // T is __half or __nv_bfloat16; d has kN / 2 floats a thread.
@@ -360,10 +358,6 @@ __device__ inline void wgmma(float (&d)[kN / 2], uint64_t a, uint64_t b, uint32_
       "}"                                                          \
       : VOLUP_PTX_32(first), VOLUP_PTX_32(second)                  \
       : "l"(a), "l"(b), "r"(accumulate))
-#define VOLUP_PTX_8(d, i)                                                                     \
-  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
-      "+f"(d[i + 6]), "+f"(d[i + 7])
-#define VOLUP_PTX_32(d) VOLUP_PTX_8(d, 0), VOLUP_PTX_8(d, 8), VOLUP_PTX_8(d, 16), VOLUP_PTX_8(d, 24)
 
 template <int kN, typename T>
 __device__ inline void wgmma_pair(float (&first)[kN / 2], float (&second)[kN / 2], uint64_t a,

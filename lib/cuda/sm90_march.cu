@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "cuda/mma_launch.h"
 #include "cuda/mma_weights.h"
 #include "cuda/paired_axis.h"
 #include "cuda/sm90_kernels.h"
@@ -15,8 +16,7 @@ namespace volup {
 namespace sm90_march {
 namespace {
 
-constexpr char kName[] = "cuda/sm90-march";
-constexpr int64_t kMaxOffset = 1 << 20;
+constexpr std::string_view kName = "cuda/sm90-march";
 constexpr int64_t kMaxInt = std::numeric_limits<int>::max();
 
 bool compensated(const Problem& problem) { return problem.precision == Precision::kFp32; }
@@ -62,11 +62,14 @@ Axes axes_of(const ConvTranspose3d& g) {
 // Of the neighbours along W the left one.
 int shared_side(const PairedAxis& x) { return x.delta[0] < x.delta[1] ? 0 : 1; }
 
-// Base positions of an output axis.
+// Base positions of an output axis, and the tiles along it.
 int64_t base_of(int64_t out) { return (out + 1) / 2; }
+int64_t tiles_y(const Problem& problem) { return (base_of(problem.output[3]) + kRows - 1) / kRows; }
+int64_t tiles_x(const Problem& problem) {
+  return (base_of(problem.output[4]) + kColumns - 1) / kColumns;
+}
 int64_t columns_of(const Problem& problem) {
-  return problem.input[0] * ((base_of(problem.output[3]) + kRows - 1) / kRows) *
-         ((base_of(problem.output[4]) + kColumns - 1) / kColumns);
+  return problem.input[0] * tiles_y(problem) * tiles_x(problem);
 }
 
 Parameters make_parameters(const Problem& problem, const Axes& axes) {
@@ -80,8 +83,8 @@ Parameters make_parameters(const Problem& problem, const Axes& axes) {
   p.out_h = static_cast<int>(problem.output[3]);
   p.out_w = static_cast<int>(problem.output[4]);
   p.base_d = static_cast<int>(base_of(p.out_d));
-  p.tiles_y = static_cast<int>((base_of(p.out_h) + kRows - 1) / kRows);
-  p.tiles_x = static_cast<int>((base_of(p.out_w) + kColumns - 1) / kColumns);
+  p.tiles_y = static_cast<int>(tiles_y(problem));
+  p.tiles_x = static_cast<int>(tiles_x(problem));
   p.steps = static_cast<unsigned>(columns_of(problem) * p.base_d);
   const int64_t out_plane = problem.output[3] * problem.output[4];
   p.out_sample = problem.output[1] * problem.output[2] * out_plane;
@@ -101,41 +104,6 @@ Parameters make_parameters(const Problem& problem, const Axes& axes) {
   p.finish = mma::make_finish(problem.epilogue, problem.geometry.out_channels,
                               problem.output[2] * out_plane);
   return p;
-}
-
-class MarchLaunch final : public Launch {
- public:
-  MarchLaunch(const void* function, const Parameters& parameters, unsigned blocks)
-      : function_(function), parameters_(parameters), blocks_(blocks) {}
-
-  Status run(const RunArguments& arguments) const override {
-    Parameters p = parameters_;
-    p.x = arguments.x;
-    p.finish.out = arguments.out;
-    void* list[] = {&p};
-    const cudaError_t error = cudaLaunchKernel(function_, dim3(blocks_), dim3(kThreads), list, 0,
-                                               static_cast<cudaStream_t>(arguments.stream));
-    if (error == cudaSuccess) return {};
-    return {VOLUP_STATUS_DEVICE_ERROR, cat(kName, ": launch failed: ", cudaGetErrorString(error))};
-  }
-
- private:
-  const void* function_;
-  Parameters parameters_;
-  unsigned blocks_;
-};
-
-// Why the axis is not one that the kernel marches or tiles along.
-Refusal refuse_axis(const ConvTranspose3d& g, int axis) {
-  const auto paired = paired_axis(g, axis);
-  VOLUP_REFUSE_IF(!paired,
-                  "needs stride 2 with one tap in one phase and two neighbouring in the other, got"
-                  " kernel ",
-                  g.kernel[axis], ", stride ", g.stride[axis], ", dilation ", g.dilation[axis],
-                  " on ", "DHW"[axis]);
-  VOLUP_REFUSE_IF(std::abs(paired->delta[0]) > kMaxOffset, "padding on ", "DHW"[axis],
-                  ": a tap reads ", paired->delta[0], " away, need at most ", kMaxOffset);
-  return {};
 }
 
 class MarchKernel final : public Kernel {
@@ -160,7 +128,7 @@ class MarchKernel final : public Kernel {
                     ", need at most ", kOutChannels);
     VOLUP_REFUSE_IF(!problem.weights.finite, "needs finite weights");
     for (int axis = 0; axis < 3; ++axis) {
-      if (auto refusal = refuse_axis(g, axis)) return refusal;
+      if (auto refusal = refuse_unpaired(g, axis, "D, H and W")) return refusal;
     }
     for (int axis = 2; axis < 5; ++axis) {
       const int64_t size = std::max(problem.input[axis], problem.output[axis]);
@@ -250,8 +218,8 @@ class MarchKernel final : public Kernel {
     p.constants = static_cast<const std::byte*>(arguments.packed) +
                   kTiles * parts_of(problem) * kTileElements * sizeof(float);
     const auto blocks = std::min(static_cast<unsigned>(device.multiprocessors), p.steps);
-    return std::unique_ptr<Launch>(
-        std::make_unique<MarchLaunch>(device_function(problem), p, blocks));
+    return std::unique_ptr<Launch>(std::make_unique<mma::KernelLaunch<Parameters>>(
+        kName, device_function(problem), p, mma::Grid{blocks, kThreads}));
   }
 };
 

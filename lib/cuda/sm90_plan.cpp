@@ -5,9 +5,6 @@
 #include "cuda/sm90_plan.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstring>
 #include <optional>
 #include <span>
 

@@ -22,9 +22,9 @@ struct Plan {
   int chunks = 1;
   int element = 4;  // bytes of the I/O type
   int channel_tiles = 1;
-  bool narrow =
-      false;        // with stride 1: one accumulator, for slabs that would be too large with two
-  int squares = 1;  // of a tile
+  // With stride 1: one accumulator, for slabs that would be too large with two.
+  bool narrow = false;
+  int squares = 1;         // of a tile
   bool add_slots = false;  // add comes through slots
   bool bulk = false;       // x may come by bulk copies, of boxes of this size
   int box_x = 0, box_y = 0;
