@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What follows the products in the mma.sync kernels: from the logits of 32 positions in tensor-core
-// fragments to the output in memory, for each epilogue. The products themselves are elsewhere.
+// What follows the products in the mma.sync kernels: from the logits of 16 or 32 positions in
+// tensor-core fragments to the output in memory, for each epilogue. The products themselves are
+// elsewhere.
 //
-// Logits come as v[m][tile][4], the fragments of two m16 tiles by kTiles n8 tiles. Lane (g, t)
-// holds of position row 8 r + g, r = 2 m + half, the channels 8 tile + 2 t + {0, 1}. For the
+// Logits come as v[m][tile][4], the fragments of kRowTiles m16 tiles by kTiles n8 tiles. Lane (g,
+// t) holds of position row 8 r + g, r = 2 m + half, the channels 8 tile + 2 t + {0, 1}. For the
 // epilogues that couple channels the logits are in base 2 (weights and bias times log2 e), and
 // channels past the last one read kNoChannel.
 //
@@ -102,27 +103,28 @@ __device__ inline float quad_transpose_sum(float s0, float s1, float s2, float s
 }
 
 // Where lane t's j-th logit of position row r is, and its channel.
-template <int kTiles>
-__device__ inline float& logit(float (&v)[2][kTiles][4], int r, int j) {
+template <int kRowTiles, int kTiles>
+__device__ inline float& logit(float (&v)[kRowTiles][kTiles][4], int r, int j) {
   return v[r / 2][j / 2][2 * (r % 2) + j % 2];
 }
-template <int kTiles>
-__device__ inline float logit(const float (&v)[2][kTiles][4], int r, int j) {
+template <int kRowTiles, int kTiles>
+__device__ inline float logit(const float (&v)[kRowTiles][kTiles][4], int r, int j) {
   return v[r / 2][j / 2][2 * (r % 2) + j % 2];
 }
 __device__ inline int channel_of(int j, int t) { return 8 * (j / 2) + 2 * t + j % 2; }
 
 // Logits that may be indexed at run time: a copy, so that the fragments stay in registers.
-template <int kTiles>
+template <int kRowTiles, int kTiles>
 struct LogitCopy {
-  float value[4][2 * kTiles];
+  float value[2 * kRowTiles][2 * kTiles];
 };
 
-template <int kTiles, typename Exact>
-__device__ __noinline__ void repair(LogitCopy<kTiles>& logits, int channels, const Exact& exact) {
+template <int kRowTiles, int kTiles, typename Exact>
+__device__ __noinline__ void repair(LogitCopy<kRowTiles, kTiles>& logits, int channels,
+                                    const Exact& exact) {
   const int t = threadIdx.x % 4;
 #pragma unroll 1
-  for (int i = 0; i < 8 * kTiles; ++i) {
+  for (int i = 0; i < 4 * kRowTiles * kTiles; ++i) {
     const int r = i / (2 * kTiles), j = i % (2 * kTiles);
     const int c = channel_of(j, t);
     if (c < channels && !isfinite(logits.value[r][j])) logits.value[r][j] = exact(r, c);
@@ -130,25 +132,25 @@ __device__ __noinline__ void repair(LogitCopy<kTiles>& logits, int channels, con
 }
 
 // Replaces v's logits that are not finite, if the warp has any.
-template <int kTiles, typename Exact>
-__device__ inline void repair_if_needed(float (&v)[2][kTiles][4], int channels,
+template <int kRowTiles, int kTiles, typename Exact>
+__device__ inline void repair_if_needed(float (&v)[kRowTiles][kTiles][4], int channels,
                                         const Exact& exact) {
   float witness = 0;  // stays 0 unless a factor is NaN or infinite
 #pragma unroll
-  for (int i = 0; i < 8 * kTiles; ++i) {
+  for (int i = 0; i < 4 * kRowTiles * kTiles; ++i) {
     witness = fmaf(logit(v, i / (2 * kTiles), i % (2 * kTiles)), 0.0f, witness);
   }
   if (!__any_sync(kWholeWarp, witness != 0.0f)) return;
-  LogitCopy<kTiles> copy;
+  LogitCopy<kRowTiles, kTiles> copy;
 #pragma unroll
-  for (int i = 0; i < 8 * kTiles; ++i) {
+  for (int i = 0; i < 4 * kRowTiles * kTiles; ++i) {
     const int r = i / (2 * kTiles), j = i % (2 * kTiles);
     copy.value[r][j] = logit(v, r, j);
   }
   const Exact exact_copy = exact;  // its address is taken here alone
   repair(copy, channels, exact_copy);
 #pragma unroll
-  for (int i = 0; i < 8 * kTiles; ++i) {
+  for (int i = 0; i < 4 * kRowTiles * kTiles; ++i) {
     const int r = i / (2 * kTiles), j = i % (2 * kTiles);
     logit(v, r, j) = copy.value[r][j];
   }
@@ -160,8 +162,8 @@ __device__ inline void repair_if_needed(float (&v)[2][kTiles][4], int channels,
 // among them) go by the maximum.
 
 // This lane's part of the sum of row r.
-template <int kTiles>
-__device__ inline float partial_sum(const float (&v)[2][kTiles][4], int r) {
+template <int kRowTiles, int kTiles>
+__device__ inline float partial_sum(const float (&v)[kRowTiles][kTiles][4], int r) {
   float sum = 0;
 #pragma unroll
   for (int j = 0; j < 2 * kTiles; j += 2) {
@@ -184,19 +186,19 @@ __device__ inline float gated_of_sum(float sum, const FinishParameters& p) {
 }
 
 // Channels past the last one count for nothing even where all others are -infinity.
-template <int kTiles>
-__device__ inline void drop_missing_channels(float (&v)[2][kTiles][4], int channels) {
+template <int kRowTiles, int kTiles>
+__device__ inline void drop_missing_channels(float (&v)[kRowTiles][kTiles][4], int channels) {
   if (channels == 8 * kTiles) return;
 #pragma unroll
-  for (int i = 0; i < 8 * kTiles; ++i) {
+  for (int i = 0; i < 4 * kRowTiles * kTiles; ++i) {
     const int j = i % (2 * kTiles);
     if (channel_of(j, threadIdx.x % 4) >= channels) logit(v, i / (2 * kTiles), j) = -INFINITY;
   }
 }
 
 // Base-2 logsumexp of row r by its maximum, in all lanes of the quad.
-template <int kTiles>
-__device__ inline float careful_log2_sum(const float (&v)[2][kTiles][4], int r) {
+template <int kRowTiles, int kTiles>
+__device__ inline float careful_log2_sum(const float (&v)[kRowTiles][kTiles][4], int r) {
   float maximum = logit(v, r, 0);  // skips NaN, which then shows in the sum
 #pragma unroll
   for (int j = 1; j < 2 * kTiles; ++j) maximum = fmaxf(maximum, logit(v, r, j));
@@ -222,26 +224,29 @@ __device__ inline float subtract_and_clamp(float gated, const FinishParameters& 
       p.epilogue.clamp_max);
 }
 
-// One phase: lane t ends with row t.
-template <typename Io, int kTiles, typename Offset, typename Exact>
-__device__ inline void finish_logsumexp(float (&v)[2][kTiles][4], const FinishParameters& p,
+// One phase: lane t ends with row t, where there is one.
+template <typename Io, int kRowTiles, int kTiles, typename Offset, typename Exact>
+__device__ inline void finish_logsumexp(float (&v)[kRowTiles][kTiles][4], const FinishParameters& p,
                                         const Offset& offset, const Exact& exact) {
   const int t = threadIdx.x % 4;
-  const float sum = quad_transpose_sum(partial_sum(v, 0), partial_sum(v, 1), partial_sum(v, 2),
-                                       partial_sum(v, 3), t);
+  float of_row[4] = {};
+#pragma unroll
+  for (int r = 0; r < 2 * kRowTiles; ++r) of_row[r] = partial_sum(v, r);
+  const float sum = quad_transpose_sum(of_row[0], of_row[1], of_row[2], of_row[3], t);
   float gated = gated_of_sum(sum, p);
-  if (__any_sync(kWholeWarp, !proven(sum, p))) {
+  const bool exists = t < 2 * kRowTiles;
+  if (__any_sync(kWholeWarp, exists && !proven(sum, p))) {
     repair_if_needed(v, p.channels, exact);
     drop_missing_channels(v, p.channels);
     float row = 0;
 #pragma unroll
-    for (int r = 0; r < 4; ++r) {
+    for (int r = 0; r < 2 * kRowTiles; ++r) {
       const float careful = careful_log2_sum(v, r);
       if (t == r) row = careful;
     }
     if (!proven(sum, p)) gated = gated_of_log2(row, p);
   }
-  const int64_t at = offset(t);
+  const int64_t at = exists ? offset(t) : -1;
   if (at >= 0) static_cast<Io*>(p.out)[at] = from_float<Io>(subtract_and_clamp(gated, p));
 }
 
@@ -256,14 +261,15 @@ __device__ inline float sigmoid_of_probability(float x) {
 }
 
 // The epilogues that write every channel.
-template <typename Io, EpilogueKind kKind, int kTiles, typename Offset, typename Exact>
-__device__ inline void finish_channels(float (&v)[2][kTiles][4], const FinishParameters& p,
+template <typename Io, EpilogueKind kKind, int kRowTiles, int kTiles, typename Offset,
+          typename Exact>
+__device__ inline void finish_channels(float (&v)[kRowTiles][kTiles][4], const FinishParameters& p,
                                        const Offset& offset, const Exact& exact) {
   repair_if_needed(v, p.channels, exact);
   if constexpr (kKind == EpilogueKind::kSoftmaxSigmoid) drop_missing_channels(v, p.channels);
   const int t = threadIdx.x % 4;
 #pragma unroll
-  for (int r = 0; r < 4; ++r) {
+  for (int r = 0; r < 2 * kRowTiles; ++r) {
     float scale = 1;
     if constexpr (kKind == EpilogueKind::kSoftmaxSigmoid) {
       float maximum = logit(v, r, 0);  // skips NaN, which then shows in the sum
@@ -297,13 +303,14 @@ __device__ inline void finish_channels(float (&v)[2][kTiles][4], const FinishPar
   }
 }
 
-template <typename Io, EpilogueKind kKind, int kTiles, typename Offset, typename Exact>
-__device__ inline void finish(float (&v)[2][kTiles][4], const FinishParameters& p,
+template <typename Io, EpilogueKind kKind, int kRowTiles, int kTiles, typename Offset,
+          typename Exact>
+__device__ inline void finish(float (&v)[kRowTiles][kTiles][4], const FinishParameters& p,
                               const Offset& offset, const Exact& exact) {
   if constexpr (kKind == EpilogueKind::kLogsumexpSwishClamp) {
-    finish_logsumexp<Io, kTiles>(v, p, offset, exact);
+    finish_logsumexp<Io>(v, p, offset, exact);
   } else {
-    finish_channels<Io, kKind, kTiles>(v, p, offset, exact);
+    finish_channels<Io, kKind>(v, p, offset, exact);
   }
 }
 

@@ -15,41 +15,57 @@ namespace {
 constexpr std::string_view kName = "cuda/mma";
 constexpr int64_t kMaxOffset = 1 << 20;
 constexpr int64_t kMaxElements = int64_t{1} << 30;  // of a channel; phases and halo fit an int
-constexpr int64_t kMaxCoupled = 64;                 // channels that a softmax or logsumexp takes
+constexpr int64_t kMaxCoupled = 128;                // channels that a softmax or logsumexp takes
 // The tensor core cuts instead of rounding each sum; more steps of 8 products than this in a row
 // would show against a chain of rounded products.
 constexpr int64_t kMaxSteps = 48;
 
 bool compensated(const Problem& problem) { return problem.precision == Precision::kFp32; }
-int tiles_of(const ConvTranspose3d& g) { return g.out_channels <= 16 ? 2 : 8; }
+// What a warp takes: 16 row_tiles positions by 8 tiles channels, all of them where the epilogue
+// couples them.
+struct Tile {
+  int row_tiles, tiles;
+  int positions() const { return 16 * row_tiles; }
+  int channels() const { return 8 * tiles; }
+};
+Tile tile_of(const ConvTranspose3d& g, EpilogueKind kind) {
+  if (g.out_channels <= 16) return {2, 2};
+  if (couples_channels(kind) && g.out_channels > 64) return {1, 16};
+  return {2, 8};
+}
 int64_t steps_of(const ConvTranspose3d& g) { return (g.in_channels + kDepth - 1) / kDepth; }
-int64_t channel_blocks(const ConvTranspose3d& g) {
-  return (g.out_channels + 8 * tiles_of(g) - 1) / (8 * tiles_of(g));
+int64_t channel_blocks(const ConvTranspose3d& g, const Tile& tile) {
+  return (g.out_channels + tile.channels() - 1) / tile.channels();
 }
 
-template <typename Io, bool kCompensated, int kTiles>
-const void* function_of(EpilogueKind kind) {
-  switch (kind) {
-    case EpilogueKind::kLogsumexpSwishClamp:
-      return reinterpret_cast<const void*>(
-          mma_gather<Io, kCompensated, EpilogueKind::kLogsumexpSwishClamp, kTiles>);
-    case EpilogueKind::kSoftmaxSigmoid:
-      return reinterpret_cast<const void*>(
-          mma_gather<Io, kCompensated, EpilogueKind::kSoftmaxSigmoid, kTiles>);
-    case EpilogueKind::kAddHardswish:
-      return reinterpret_cast<const void*>(
-          mma_gather<Io, kCompensated, EpilogueKind::kAddHardswish, kTiles>);
-    case EpilogueKind::kIdentity:
-      break;
+template <typename Io, bool kCompensated, EpilogueKind kKind>
+const void* function_of(const Tile& tile) {
+  if (tile.tiles == 2) {
+    return reinterpret_cast<const void*>(mma_gather<Io, kCompensated, kKind, 2, 2>);
   }
-  return reinterpret_cast<const void*>(
-      mma_gather<Io, kCompensated, EpilogueKind::kIdentity, kTiles>);
+  if constexpr (couples_channels(kKind)) {
+    if (tile.tiles == 16) {
+      return reinterpret_cast<const void*>(mma_gather<Io, kCompensated, kKind, 1, 16>);
+    }
+  }
+  return reinterpret_cast<const void*>(mma_gather<Io, kCompensated, kKind, 2, 8>);
 }
 
 template <typename Io, bool kCompensated>
 const void* function_of(const Problem& problem) {
-  return tiles_of(problem.geometry) == 2 ? function_of<Io, kCompensated, 2>(problem.epilogue.kind)
-                                         : function_of<Io, kCompensated, 8>(problem.epilogue.kind);
+  using enum EpilogueKind;
+  const Tile tile = tile_of(problem.geometry, problem.epilogue.kind);
+  switch (problem.epilogue.kind) {
+    case kLogsumexpSwishClamp:
+      return function_of<Io, kCompensated, kLogsumexpSwishClamp>(tile);
+    case kSoftmaxSigmoid:
+      return function_of<Io, kCompensated, kSoftmaxSigmoid>(tile);
+    case kAddHardswish:
+      return function_of<Io, kCompensated, kAddHardswish>(tile);
+    case kIdentity:
+      break;
+  }
+  return function_of<Io, kCompensated, kIdentity>(tile);
 }
 
 const void* device_function(const Problem& problem) {
@@ -71,7 +87,8 @@ Parameters make_parameters(const Problem& problem) {
   Parameters p = {};
   p.in_channels = static_cast<int>(g.in_channels);
   p.steps = static_cast<int>(steps_of(g));
-  p.channel_blocks = static_cast<int>(channel_blocks(g));
+  const Tile tile = tile_of(g, problem.epilogue.kind);
+  p.channel_blocks = static_cast<int>(channel_blocks(g, tile));
   p.taps = static_cast<int>(g.taps());
   int64_t positions = 1;
   for (int a = 0; a < 3; ++a) {
@@ -87,8 +104,8 @@ Parameters make_parameters(const Problem& problem) {
       axis.first_tap[phase.r + 1] = taps;
     }
   }
-  constexpr int64_t kGroup = kWarps * kPositions;
-  p.groups_of_positions = static_cast<int>((positions + kGroup - 1) / kGroup);
+  const int64_t group = int64_t{kWarps} * tile.positions();
+  p.groups_of_positions = static_cast<int>((positions + group - 1) / group);
   const int64_t plane = problem.conv_output[2] * problem.conv_output[3] * problem.conv_output[4];
   p.finish = mma::make_finish(problem.epilogue, g.out_channels, plane);
   return p;
@@ -158,7 +175,8 @@ class GatherKernel final : public Kernel {
   }
 
   std::string choose(const Problem& problem, const DeviceProperties&) const override {
-    return cat("tile ", kPositions, "x", 8 * tiles_of(problem.geometry), ", ", kWarps, " warps, ",
+    const Tile tile = tile_of(problem.geometry, problem.epilogue.kind);
+    return cat("tile ", tile.positions(), "x", tile.channels(), ", ", kWarps, " warps, ",
                compensated(problem) ? "3 TF32 products" : "1 TF32 product");
   }
 
@@ -170,9 +188,11 @@ class GatherKernel final : public Kernel {
   Result<std::vector<std::byte>> pack(const Model& model, const Problem& problem,
                                       const DeviceProperties&) const override {
     const ConvTranspose3d& g = model.geometry();
-    const int tiles = tiles_of(g);
+    const Tile tile = tile_of(g, model.epilogue().kind);
+    const int tiles = tile.tiles;
+    const int64_t blocks = channel_blocks(g, tile);
     const double scale = mma::logit_scale(model.epilogue());
-    std::vector<float> values(static_cast<size_t>(channel_blocks(g) * 8 * tiles),
+    std::vector<float> values(static_cast<size_t>(blocks * tile.channels()),
                               couples_channels(model.epilogue().kind) ? mma::kNoChannel : 0.0f);
     for (int64_t co = 0; co < g.out_channels; ++co) {
       values[static_cast<size_t>(co)] =
@@ -197,7 +217,7 @@ class GatherKernel final : public Kernel {
       }
     };
     const auto all_z = phases(g, 0), all_y = phases(g, 1), all_x = phases(g, 2);
-    for (int64_t block = 0; block < channel_blocks(g); ++block) {
+    for (int64_t block = 0; block < blocks; ++block) {
       for (const Phase& pz : all_z) {
         for (const Phase& py : all_y) {
           for (const Phase& px : all_x) {
@@ -217,8 +237,9 @@ class GatherKernel final : public Kernel {
                                           const PrepareArguments& arguments) const override {
     Parameters p = make_parameters(problem);
     p.bias = static_cast<const float*>(arguments.packed);
-    p.weights = reinterpret_cast<const WeightFragment*>(p.bias + int64_t{p.channel_blocks} * 8 *
-                                                                     tiles_of(problem.geometry));
+    const Tile tile = tile_of(problem.geometry, problem.epilogue.kind);
+    p.weights = reinterpret_cast<const WeightFragment*>(p.bias + int64_t{p.channel_blocks} *
+                                                                     tile.channels());
     return std::unique_ptr<Launch>(std::make_unique<mma::KernelLaunch<Parameters>>(
         kName, device_function(problem), p,
         mma::Grid{static_cast<unsigned>(block_count(problem, p)), kWarps * kLanes}));

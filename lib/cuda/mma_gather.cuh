@@ -5,7 +5,9 @@
 // for what the tiled ones do not take. mma_gather.cu is the host side.
 //
 //   block   n, a block of output channels, a phase, kWarps warps
-//   warp    32 base positions, consecutive over (z, y, x), by all channels of the block
+//   warp    16 kRowTiles base positions, consecutive over (z, y, x), by all 8 kTiles channels of
+//   the
+//           block
 #ifndef VOLUP_CUDA_MMA_GATHER_CUH_
 #define VOLUP_CUDA_MMA_GATHER_CUH_
 
@@ -18,8 +20,7 @@ using mma::WeightFragment;
 
 inline constexpr int kWarps = 4;
 inline constexpr int kLanes = 32;
-inline constexpr int kPositions = 32;  // of a warp
-inline constexpr int kDepth = 8;       // input channels of a step
+inline constexpr int kDepth = 8;  // input channels of a step
 inline constexpr int kMaxStride = 4;
 inline constexpr int kMaxTaps = 16;  // of an axis
 
@@ -37,7 +38,7 @@ struct Parameters {
   const float* bias;       // [channel blocks x 8 kTiles]
   int in_channels, steps;  // steps of kDepth channels
   int channel_blocks;
-  int groups_of_positions;  // kWarps x kPositions base positions each
+  int groups_of_positions;  // kWarps x 16 kRowTiles base positions each
   int taps;                 // of all phases: every tap once
   Axis axis[3];
   mma::FinishParameters finish;
@@ -64,7 +65,7 @@ struct Task {
   int weight_base;  // first tap of the phase
 };
 
-__device__ inline Task task_of_warp(const Parameters& p) {
+__device__ inline Task task_of_warp(const Parameters& p, int positions) {
   Task task;
   unsigned rest = blockIdx.x;
   const int group = static_cast<int>(rest % p.groups_of_positions);
@@ -77,7 +78,7 @@ __device__ inline Task task_of_warp(const Parameters& p) {
   task.phase[2] = static_cast<int>(phase % p.axis[2].stride);
   task.phase[1] = static_cast<int>(phase / p.axis[2].stride % p.axis[1].stride);
   task.phase[0] = static_cast<int>(phase / p.axis[2].stride / p.axis[1].stride);
-  task.first = (group * kWarps + static_cast<int>(threadIdx.x) / kLanes) * kPositions;
+  task.first = (group * kWarps + static_cast<int>(threadIdx.x) / kLanes) * positions;
   // Taps lie in the order of (phase z, phase y, phase x), (tap z, tap y, tap x).
   const auto count = [&](int a, int begin, int end) {
     return p.axis[a].first_tap[end] - p.axis[a].first_tap[begin];
@@ -171,32 +172,33 @@ struct OutputOffset {
   int block_channels;
 };
 
-template <typename Io, bool kCompensated, EpilogueKind kKind, int kTiles>
+template <typename Io, bool kCompensated, EpilogueKind kKind, int kRowTiles, int kTiles>
 __global__ void __launch_bounds__(kWarps* kLanes, 2)
     mma_gather(const __grid_constant__ Parameters p) {
-  const Task task = task_of_warp(p);
+  constexpr int kRows = 2 * kRowTiles;  // of a lane
+  const Task task = task_of_warp(p, 16 * kRowTiles);
   const int lane = threadIdx.x % kLanes;
   const int g = lane / 4, t = lane % 4;
   const Io* const x = sample_of<Io>(p, task);
   const int channel = channel_elements(p);
-  Position at[4];  // of each position row
+  Position at[kRows];  // of each position row
 #pragma unroll
-  for (int r = 0; r < 4; ++r) at[r] = position(p, task.first + 8 * r + g);
+  for (int r = 0; r < kRows; ++r) at[r] = position(p, task.first + 8 * r + g);
 
   // Products of the high parts, and the small terms apart: added once, rounded to nearest.
-  float sums[2][kTiles][4] = {}, small[2][kTiles][4] = {};
+  float sums[kRowTiles][kTiles][4] = {}, small[kRowTiles][kTiles][4] = {};
   for_each_tap(p, task, [&](int tap, int dz, int dy, int dx) {
-    int from[4];
+    int from[kRows];
 #pragma unroll
-    for (int r = 0; r < 4; ++r) from[r] = source(p, at[r], dz, dy, dx);
+    for (int r = 0; r < kRows; ++r) from[r] = source(p, at[r], dz, dy, dx);
     const WeightFragment* b =
         p.weights + (int64_t{task.channel_block} * p.taps + tap) * p.steps * (kTiles * kLanes) +
         lane;
 #pragma unroll 1
     for (int step = 0; step < p.steps; ++step, b += kTiles * kLanes) {
-      uint32_t a_high[2][4], a_low[2][4];  // [m16 tile]
+      uint32_t a_high[kRowTiles][4], a_low[kRowTiles][4];
 #pragma unroll
-      for (int i = 0; i < 8; ++i) {
+      for (int i = 0; i < 2 * kRows; ++i) {
         const int r = i / 2, half = i % 2;
         const int ci = step * kDepth + 4 * half + t;
         float value = 0;
@@ -214,7 +216,7 @@ __global__ void __launch_bounds__(kWarps* kLanes, 2)
         const uint32_t high[2] = {__float_as_uint(w.x), __float_as_uint(w.y)};
         const uint32_t low[2] = {__float_as_uint(w.z), __float_as_uint(w.w)};
 #pragma unroll
-        for (int m = 0; m < 2; ++m) {
+        for (int m = 0; m < kRowTiles; ++m) {
           auto& d = sums[m][n];
           ptx::mma_m16n8k8_tf32(d, a_high[m], high[0], high[1], d);
           if constexpr (kCompensated) {
@@ -232,7 +234,7 @@ __global__ void __launch_bounds__(kWarps* kLanes, 2)
   for (int j = 0; j < 2 * kTiles; ++j) {
     const float b = __ldg(bias + mma::channel_of(j, t));
 #pragma unroll
-    for (int r = 0; r < 4; ++r) {
+    for (int r = 0; r < kRows; ++r) {
       float& v = mma::logit(sums, r, j);
       v = v + mma::logit(small, r, j) + b;
     }
@@ -244,7 +246,7 @@ __global__ void __launch_bounds__(kWarps* kLanes, 2)
   const int out_channels = kOneChannel ? 1 : p.finish.channels;
   const OutputOffset offset = {p, task, out_channels, 8 * kTiles};
   const ExactLogit<Io, kTiles> exact = {p, task};
-  mma::finish<Io, kKind, kTiles>(sums, finish, offset, exact);
+  mma::finish<Io, kKind>(sums, finish, offset, exact);
 }
 
 }  // namespace volup::mma_gather

@@ -383,7 +383,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 #pragma unroll
       for (int phase_x = 0; phase_x < 2; ++phase_x) {
         const RowOffset offset = {out_row, 2 * (tile.x + lane / 4) + p.residue_x[phase_x], p.out_w};
-        mma::finish<Io, kKind, kTiles>(sums[phase_x], p.finish, offset, exact(phase_x));
+        mma::finish<Io, kKind>(sums[phase_x], p.finish, offset, exact(phase_x));
       }
     }
   };

@@ -105,8 +105,8 @@ TEST_F(Contract, Outputs) {
 // A channel count that no block holds at once.
 TEST_F(Contract, ManyChannels) {
   for (const char letter : {'A', 'B', 'C'}) {
-    for (const char* shape : {"n1 ci6 co700 i3x4x5 k3 s2 p1", "n2 ci4 co129 i3x3x3 k2 s2",
-                              "n1 ci24 co60 i3x4x5 k3 s2 p1 g12"}) {
+    for (const char* shape : {"n1 ci6 co700 i3x4x5 k3 s2 p1", "n2 ci10 co128 i3x4x5 k3 s2 p1",
+                              "n2 ci4 co129 i3x3x3 k2 s2", "n1 ci24 co60 i3x4x5 k3 s2 p1 g12"}) {
       Case c =
           random_case(make_problem_of(letter, shape, kFormats[0]), DataSet::kZeroMean, 13, 5.0);
       c.model();

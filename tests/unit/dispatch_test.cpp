@@ -72,6 +72,8 @@ constexpr const char* kProblems[] = {
     "I n2 ci64 co128 i8x128x172 k5 s2 p2 op1 fp32",
     "I n1 ci8 co1 i128x512x512 k4 s2 p1 fp32",
     "B n4 ci64 co32 i4x16x16 k1x3x3 s1x2x2 p0x1x1 fp32",
+    "B n2 ci8 co128 i8x8x8 k3 s2 p1 op1 fp32",
+    "A n1 ci32 co100 i8x8x8 k3 s2 p1 tf32",
     "B n2 ci8 co256 i8x8x8 k3 s2 p1 op1 fp32",
     "C n2 ci8 co8 i8x8x8 k3 s2 p0:1 fp32",
     "C n2 ci8 co8 i5x6x7 k3 s2 p1 op1 d2 g4 fp32",
