@@ -24,10 +24,16 @@ struct Magnitudes {
     least_less_1 = std::min(least_less_1, bits - 1);
     greatest = std::max(greatest, bits);
   }
+  void take(const Magnitudes& other) {
+    least_less_1 = std::min(least_less_1, other.least_less_1);
+    greatest = std::max(greatest, other.greatest);
+  }
+  int greatest_exponent() const {
+    return greatest == 0 ? 0 : std::ilogb(std::bit_cast<float>(greatest));
+  }
   int exponent_range() const {
     if (greatest == 0) return 0;
-    return std::ilogb(std::bit_cast<float>(greatest)) -
-           std::ilogb(std::bit_cast<float>(least_less_1 + 1));
+    return greatest_exponent() - std::ilogb(std::bit_cast<float>(least_less_1 + 1));
   }
 };
 
@@ -43,8 +49,7 @@ WeightFacts facts_of(const ConvTranspose3d& g, const float* weight) {
       for (int64_t tap = 0; tap < taps; ++tap) whole.take(magnitude_bits(row[tap]));
       Magnitudes& channel = of_channel[first_out + co];
       if (whole.greatest < kInfinity) {
-        channel.least_less_1 = std::min(channel.least_less_1, whole.least_less_1);
-        channel.greatest = std::max(channel.greatest, whole.greatest);
+        channel.take(whole);
         continue;
       }
       facts.finite = false;
@@ -54,9 +59,13 @@ WeightFacts facts_of(const ConvTranspose3d& g, const float* weight) {
       }
     }
   }
+  Magnitudes all;
   for (const Magnitudes& channel : of_channel) {
     facts.exponent_range = std::max(facts.exponent_range, channel.exponent_range());
+    all.take(channel);
   }
+  facts.greatest_exponent = all.greatest_exponent();
+  facts.exponent_span = all.exponent_range();
   return facts;
 }
 

@@ -21,6 +21,8 @@ struct WeightFacts {
   bool finite = true;
   // Largest, over output channels, of ilogb(max |w|) - ilogb(min |w| that is not 0).
   int exponent_range = 0;
+  // Over all weights: ilogb(max |w|), and what ilogb(min |w| that is not 0) is below that.
+  int greatest_exponent = 0, exponent_span = 0;
 };
 
 struct Problem {

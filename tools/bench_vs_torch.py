@@ -25,7 +25,10 @@ Outputs that volup writes are filled with NaN before they are checked. max_rel_e
 null, counts as `not_finite` and ends the program with 1.
 
 data: "normal" is N(0, 1) (add: twice that). "wide", fp32 only, multiplies each voxel by
-2^uniform(-12, 12) and one voxel by 1e6; it shows accuracy, its time means little.
+2^uniform(-12, 12) and one voxel by 1e6; it has one set of tensors.
+
+samples_in_range: with fp32 I/O, the share of samples that fp16 pairs can hold, which the fp32 path of
+the kernels for B and C takes (docs/kernels.md); a slower one takes the others.
 """
 
 import argparse
@@ -51,9 +54,24 @@ IO = {"fp32": "fp32", "tf32": "fp32", "fp16": "fp16", "bf16": "bf16"}  # precisi
 DTYPE = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 COMPILE_MODES = ("default", "max-autotune-no-cudagraphs")
 KEYS = ("model", "problem", "impl", "kernel", "precision", "io", "graph", "ms_median", "ms_min",
-        "lone_replay_ms", "replay_in_a_row_ms", "max_abs_err", "max_rel_err", "floor_ms", "data")
+        "lone_replay_ms", "replay_in_a_row_ms", "max_abs_err", "max_rel_err", "floor_ms", "data",
+        "samples_in_range")
 ROWS, ROW_REPLAYS = 20, 50
 SLEEP_CYCLES = (2**22, 2**27)  # least and most; some 2 ms and 70 ms
+
+
+def samples_in_range(x):
+    """The share of the samples that the rule of lib/cuda/sm90_layout.h gives to fp16 pairs: numbers
+    other than 0 within 2^27 of their greatest, and three sixteenths of all or more."""
+    def fits(sample):
+        magnitudes = sample.abs()
+        numbers = magnitudes[(magnitudes > 0) & torch.isfinite(magnitudes)]
+        if 16 * (magnitudes != 0).sum() < 3 * sample.numel() or numbers.numel() == 0:
+            return False
+        _, exponents = torch.frexp(torch.stack([numbers.min(), numbers.max()]))
+        return (exponents[1] - exponents[0]).item() <= 27
+
+    return sum(fits(sample) for sample in x) / len(x)
 
 
 class Bench:
@@ -235,6 +253,8 @@ class Data:
             return inputs
 
         self.sets = [make() for _ in range(sets)]
+        self.in_range = (statistics.mean(samples_in_range(s[0]) for s in self.sets)
+                         if dtype == torch.float32 else None)
         self.y = torch.cat([self.truth(i) for i in range(batch)])
 
     def truth(self, sample):
@@ -347,7 +367,8 @@ def bench_model(bench, block):
             continue
         data = Data(bench, block, state, batch, io, kind)
         common = {p: {"model": block.letter, "problem": model.problem(data.shape, p, io),
-                      "precision": p, "io": io, "data": kind} for p in precisions}
+                      "precision": p, "io": io, "data": kind,
+                      "samples_in_range": data.in_range} for p in precisions}
         for precision in precisions:
             bench_volup(bench, model, data, common[precision])
         if not bench.options.skip_torch:
@@ -364,7 +385,7 @@ def print_table(lines):
     names = (("problem", 52), ("data", 8), ("impl", 15), ("kernel", 28))
     columns = (("ms_median", 9, ".4f"), ("lone_replay_ms", 14, ".4f"),
                ("replay_in_a_row_ms", 18, ".4f"), ("floor_ms", 9, ".4f"),
-               ("max_abs_err", 12, ".1e"))
+               ("max_abs_err", 12, ".1e"), ("samples_in_range", 16, ".3f"))
     print("".join(f"{key:{width}}" for key, width in names)
           + "".join(f"{key:>{width + 1}}" for key, width, _ in columns))
     for line in lines:

@@ -36,10 +36,10 @@ struct AddBoxes : Block {
 };
 
 // The boxes of a block as they are asked for.
-template <typename Io, int kN>
+template <Engine kEngine, typename Io, int kN>
 struct AddCopies : AddBoxes<Io, kN> {
   using Base = AddBoxes<Io, kN>;
-  Block::Turns tiles;
+  Block::Turns<kEngine> tiles;
   uint32_t empty_parity = 1;  // of the slot's barrier
 
   __device__ explicit AddCopies(const Block& block) : Base(block), tiles(block, 0) {}

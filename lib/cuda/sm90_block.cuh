@@ -37,7 +37,8 @@ __device__ T from_float(float v) {
 
 // The type of a part of an operand.
 template <Engine kEngine>
-using OperandOf = std::conditional_t<kEngine == Engine::kFp16x1, __half, __nv_bfloat16>;
+using OperandOf = std::conditional_t<kEngine == Engine::kFp16x1 || kEngine == Engine::kFp16x2,
+                                     __half, __nv_bfloat16>;
 
 // Passes over a tile's operands: the small products first, then the main one.
 template <Engine kEngine>
@@ -58,6 +59,29 @@ struct Tile {
 // Of the thread in its warpgroup.
 __device__ inline int lane() { return ptx::thread_index() % 32; }
 __device__ inline int warp() { return ptx::thread_index() % 128 / 32; }
+
+// The power of two that kScaledEngine multiplies a sample of x by; 0 where it leaves the sample to
+// kUnscaledEngine. By a warp.
+__device__ inline float scale_of_sample(const Parameters& p, int n) {
+  uint32_t greatest = 0, least_less_1 = ~0u, filled = 0;
+  // All loads are under way together.
+#pragma unroll
+  for (int first = 0; first < kMaxPieces; first += 32) {
+    const int piece = first + lane();
+    if (piece >= p.pieces) continue;
+    const Range range = p.ranges[static_cast<int64_t>(n) * p.pieces + piece];
+    greatest = max(greatest, range.greatest);
+    least_less_1 = min(least_less_1, range.least_less_1);
+    filled += range.filled;
+  }
+  const auto exponent = [](uint32_t bits) { return static_cast<int>(bits >> 23) - 127; };
+  const int of_greatest = exponent(__reduce_max_sync(~0u, greatest));
+  const int of_least = exponent(__reduce_min_sync(~0u, least_less_1) + 1);
+  const uint32_t of_filled = __reduce_add_sync(~0u, filled);
+  const bool fits = abs(of_greatest) <= kMaxExponent && of_greatest - of_least <= kExponentSpan &&
+                    of_filled >= static_cast<uint32_t>(kLeastFilled * p.pieces);
+  return fits ? __uint_as_float((127 + kGreatestExponent - of_greatest) << 23) : 0.0f;
+}
 
 // What a block serves: a share, and which of the blocks of that share it is.
 struct Share {
@@ -108,7 +132,18 @@ struct Block {
         each + (share.rank < more)};
   }
 
+  // Of kScaledEngine, about a sample; of kUnscaledEngine.
+  __device__ void leave(int n) const {
+    *p.left_some = 1;
+    p.ranges[static_cast<int64_t>(n) * p.pieces].left = 1;
+  }
+  __device__ bool was_left(int n) const {
+    return p.ranges[static_cast<int64_t>(n) * p.pieces].left != 0;
+  }
+
   // A run is tiles of a block that follow each other in a column: they march through its planes.
+  // kOf: the engine, which may pass by the samples that another one takes.
+  template <Engine kOf>
   struct Run {
     const Block& block;
     uint32_t round = ptx::varying(0);  // columns before this one, remainder last
@@ -116,22 +151,50 @@ struct Block {
     Tile first;
     int tiles;
 
-    __device__ explicit Run(const Block& b) : block(b), left(b.stretch_of(0)) { settle(); }
+    __device__ explicit Run(const Block& b) : block(b), left(b.stretch_of(0)) {
+      if constexpr (kSelects<kOf>) first.n = -1;
+      settle();
+    }
+    // Of the sample.
+    __device__ float scale() const { return kScales<kOf> ? sample_scale : 1.0f; }
     __device__ bool exists() const { return tiles != 0; }
     __device__ int planes() const { return tiles + block.c.window - 1; }
     __device__ Tile tile(int z, int band = 0) const {
       return {first.n, first.z + z, first.y, first.x, band};
     }
     __device__ void next() {
-      left = {left.first + tiles, left.count - tiles};
-      if (left.count == 0) left = block.stretch_of(++round);
+      advance();
       settle();
     }
 
    private:
+    float sample_scale;  // 0: another engine's
+
+    __device__ void advance() {
+      left = {left.first + tiles, left.count - tiles};
+      if (left.count == 0) left = block.stretch_of(++round);
+    }
+    __device__ void settle() {
+      if constexpr (kSelects<kOf>) {
+        for (;; advance()) {
+          const int last = first.n;
+          locate();
+          if (block.p.ranges == nullptr || !exists()) return;
+          if constexpr (kScales<kOf>) {
+            if (first.n != last) sample_scale = scale_of_sample(block.p, first.n);
+            if (sample_scale != 0.0f) return;
+            if (lane() == 0) block.leave(first.n);
+          } else {
+            if (block.was_left(first.n)) return;
+          }
+        }
+      } else {
+        locate();
+      }
+    }
     // Uniform registers are too few for all of this, and for the reciprocals that divisions would
     // keep in them: only what every tile needs is in some.
-    __device__ void settle() {
+    __device__ void locate() {
       left = {ptx::varying(left.first), ptx::varying(left.count)};
       const Tile tile = block.tile_at(left.first);
       first = {__shfl_sync(~0u, tile.n, 0), __shfl_sync(~0u, tile.z, 0),
@@ -146,8 +209,9 @@ struct Block {
 
   // The tiles of a warpgroup where weights stay: those of the block one by one, the warpgroups in
   // turn. Consumer::march walks the same way, written out: the compiler spills less.
+  template <Engine kOf>
   struct Turns {
-    Run run;
+    Run<kOf> run;
     int z = 0, band = 0;  // in the run
 
     __device__ Turns(const Block& block, int first) : run(block) { go_on(first); }

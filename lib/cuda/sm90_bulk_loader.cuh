@@ -48,7 +48,9 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
     return (tiles + runs * (c.window - 1)) * p.chunks;
   }
 
-  // Starts the copies of boxes, one after the other.
+  // Starts the copies of boxes, one after the other. Where engines share samples it also says of
+  // each slab what the scale is, or that there are no more.
+  static constexpr float kNoMore = -1.0f;
   struct Nothing {
     __device__ explicit Nothing(const BulkLoader&) {}
   };
@@ -57,10 +59,19 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
     typename Base::Marching slabs;
     int box = 0;  // of the slab
     int slot = 0;
+    bool ended = false;
 
     __device__ explicit Copies(const BulkLoader& l) : loader(l), slabs(l) {}
+    __device__ bool more() const { return kSelects<kEngine> ? !ended : slabs.more(); }
     __device__ void start_next(bool starts) {
-      if (!slabs.more()) return;
+      if (!slabs.more()) {
+        if (kSelects<kEngine> && starts && !ended) {
+          loader.shared.raw_scale[slot] = kNoMore;
+          ptx::mbarrier_arrive(&loader.shared.raw_full[slot]);
+        }
+        ended = true;
+        return;
+      }
       if (starts) start(slabs.slab());
       if (++box == kBoxes) {
         box = 0;
@@ -73,6 +84,7 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
     __device__ void start(const typename Base::Slab& slab) const {
       const Parameters& p = loader.p;
       uint64_t* barrier = &loader.shared.raw_full[slot];
+      if constexpr (kSelects<kEngine>) loader.shared.raw_scale[slot] = slabs.scale();
       ptx::mbarrier_arrive_expect(barrier, kBoxChannels * p.box_y * p.box_x * sizeof(Io));
       ptx::tensor_copy(loader.shared.dynamic + loader.c.raw_at + slot * loader.c.raw_slot_bytes,
                        &p.x_map, slab.tile.x + (loader.c.x_min & -kWhole),
@@ -123,18 +135,17 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
       if (x.slot == 0) parity ^= 1;
     };
     if constexpr (kAdds) {
-      AddCopies<Io, kN> add(*this);
-      while (x.slabs.more() || add.more()) {
+      AddCopies<kEngine, Io, kN> add(*this);
+      while (x.more() || add.more()) {
         const bool x_goes_on =
-            x.slabs.more() &&
-            __all_sync(~0u, ptx::mbarrier_test_wait(&shared.raw_empty[x.slot], parity));
+            x.more() && __all_sync(~0u, ptx::mbarrier_test_wait(&shared.raw_empty[x.slot], parity));
         if (x_goes_on) start_x();
         const bool add_goes_on = add.more() && __all_sync(~0u, add.has_room());
         if (add_goes_on) add.start_next(starts);
         if (!x_goes_on && !add_goes_on) __nanosleep(32);
       }
     } else {
-      while (x.slabs.more()) {
+      while (x.more()) {
         wait(&shared.raw_empty[x.slot], parity);
         start_x();
       }
@@ -151,19 +162,27 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
 #pragma unroll
       for (int k = 0; k < kSettled; ++k) q[k] = quad(min(first + k * kSplitters, c.quads - 1));
     };
-    settle(thread);
     std::conditional_t<kCopyingWarp, Nothing, Copies> copies(*this);
     if constexpr (!kCopyingWarp) {
       if (thread == 0) ptx::grid_dependency_wait();
       for (int i = 0; i < c.raw_slots; ++i) copies.start_next(thread == 0);
     }
+    // While the first boxes are on their way.
+    settle(thread);
     int slot = 0;
     uint32_t stage = 0;
     uint32_t parities = 0;  // bit 0: of the slot; bit 1: of the stage
-    for (uint32_t left = fills(); left != 0; --left) {
+    for (uint32_t left = kSelects<kEngine> ? 1 : fills(); left != 0; left -= !kSelects<kEngine>) {
+      float scale = 1.0f;
       for (int box = 0; box < kBoxes; ++box) {
         wait(&shared.raw_full[slot], parities & 1);
-        if (box == 0) begin_fill(thread, {stage, parities >> 1});
+        if (box == 0) {
+          if constexpr (kSelects<kEngine>) {
+            scale = shared.raw_scale[slot];
+            if (scale == kNoMore) return;
+          }
+          begin_fill(thread, {stage, parities >> 1});
+        }
         const uint32_t from =
             ptx::shared_address(shared.dynamic) + c.raw_at + slot * c.raw_slot_bytes;
         const int eight = box * (kBoxChannels / 8);
@@ -172,7 +191,7 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
 #pragma unroll
           for (int k = 0; k < kSettled; ++k) {
             if (first + k * kSplitters < c.quads) {
-              split_quad(q[k], eight, from, stage_at(stage));
+              split_quad(q[k], eight, from, stage_at(stage), scale);
             }
           }
         }
@@ -203,7 +222,8 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
   // Everything is read before any of it is split: shared memory is slow to answer while the tensor
   // cores read it.
   // first_eight: of the box, in the slab.
-  __device__ void split_quad(const Quad& q, int first_eight, uint32_t slot, uint32_t stage) const {
+  __device__ void split_quad(const Quad& q, int first_eight, uint32_t slot, uint32_t stage,
+                             float scale) const {
     const int eight = first_eight + q.eight();
     const uint32_t channel_bytes = p.box_y * p.box_x * sizeof(Io);
     uint32_t row = stage + q.row;
@@ -220,7 +240,7 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
           value[k] = __uint_as_float(i == 0 ? b.x : i == 1 ? b.y : i == 2 ? b.z : b.w);
         }
         if (q.owns(i)) {
-          Base::scatter(row, eight, c.slab_bytes / Base::kParts, value);
+          Base::scatter(row, eight, c.slab_bytes / Base::kParts, scale, value);
         }
       }
     } else {

@@ -54,8 +54,10 @@ struct Exact : Block {
           for (int part = kParts - 1; part >= 0; --part) {
             const int row = both ? (part * 2 + j) * kN : part * kN;
             const uint32_t at = (row + channel) * kRowBytes;
-            weight += operand(block + at + swizzled(at, k / 8) + k % 8 * 2);
+            const float scale = kScales<kEngine> && part == 1 ? 1 / kLowScale : 1;
+            weight += operand(block + at + swizzled(at, k / 8) + k % 8 * 2) * scale;
           }
+          if constexpr (kScales<kEngine>) weight *= p.weight_unscale;
           const int64_t at = (((tile.n * p.ci + ci) * p.id + z) * p.ih + y) * p.iw + xx;
           sum = fmaf(to_float(x[at]), weight, sum);
         }

@@ -44,20 +44,27 @@ struct Pair<__nv_bfloat16> {
 };
 
 // sigmoid of a probability: an odd minimax polynomial around 1/2 instead of two special functions,
-// to 1e-7, and to 3e-6 where the result has 16 bits.
-template <typename Io>
-__device__ float sigmoid_of_probability(float v) {
+// to 1e-7.
+__device__ inline float sigmoid_of_probability(float v) {
   const float square = v * v;
-  float odd;
-  if constexpr (sizeof(Io) == 4) {
-    odd = fmaf(square, -1.69423758e-4f, 0.00205392903f);
-    odd = fmaf(odd, square, -0.0208254103f);
-    odd = fmaf(odd, square, 0.249999419f);
-  } else {
-    odd = fmaf(square, 0.00175845891f, -0.0206784406f);
-    odd = fmaf(odd, square, 0.249981208f);
-  }
+  float odd = fmaf(square, -1.69423758e-4f, 0.00205392903f);
+  odd = fmaf(odd, square, -0.0208254103f);
+  odd = fmaf(odd, square, 0.249999419f);
   return fmaf(v, odd, 0.5f);
+}
+
+// The same of two, in the arithmetic of the 16 bits that they are stored in: what is rounded before
+// the last sum is a quarter of the probability at most, and a fraction of that sum's own rounding.
+template <typename Io>
+__device__ uint32_t sigmoids_of_probabilities(float a, float b) {
+  using Two = std::conditional_t<std::is_same_v<Io, __half>, __half2, __nv_bfloat162>;
+  const auto both = [](float v) { return Two(from_float<Io>(v), from_float<Io>(v)); };
+  const Two v(from_float<Io>(a), from_float<Io>(b));
+  const Two square = __hmul2(v, v);
+  Two odd = __hfma2(square, both(0.00175845891f), both(-0.0206784406f));
+  odd = __hfma2(odd, square, both(0.249981208f));
+  const Two sum = __hfma2(v, odd, both(0.5f));
+  return reinterpret_cast<const uint32_t&>(sum);
 }
 
 // A softmax's exponentials are powers of 2: bias in shared memory is scaled for that.
@@ -66,7 +73,8 @@ inline constexpr float kLowest = -3.0e38f;  // as maximum where there is none
 template <EpilogueKind kKind>
 inline constexpr float kBiasScale = kKind == EpilogueKind::kSoftmaxSigmoid ? kLog2E : 1.0f;
 
-template <EpilogueKind kKind, typename Io, int kN, int kSquares>
+// kScaled: accumulators are of a scaled x and scaled weights.
+template <EpilogueKind kKind, typename Io, int kN, int kSquares, bool kScaled>
 struct Finish : Block {
   using Block::Block;
   using Accumulators = float[2][kN / 2];
@@ -82,9 +90,13 @@ struct Finish : Block {
     int lane, warp;
     uint32_t bias_at;                 // of the thread's first channel, in shared memory
     float bias[kSlots ? 1 : kN / 4];  // of the thread's channels
+    float unscale;                    // what accumulators must be multiplied by
   };
-  __device__ Own own() const {
+  // scale: of x, a power of two.
+  __device__ Own own(float scale) const {
     Own own;
+    own.unscale =
+        kScaled ? __uint_as_float((254u << 23) - __float_as_uint(scale)) * p.weight_unscale : 1.0f;
     own.lane = sm90::lane();
     own.warp = sm90::warp();
     own.bias_at = ptx::shared_address(shared.bias) + own.lane % 4 * 8;
@@ -236,6 +248,17 @@ struct Finish : Block {
     }
   }
 
+  // The same of two values of 16 bits, packed.
+  template <bool kWhole>
+  __device__ static void store_bits(Io* at, int column_step, const Edges& edges, uint32_t both) {
+    if constexpr (kWhole) {
+      *reinterpret_cast<uint32_t*>(at) = both;
+    } else {
+      if (edges.column[0]) at[0] = reinterpret_cast<const Io(&)[2]>(both)[0];
+      if (edges.column[1]) at[column_step] = reinterpret_cast<const Io(&)[2]>(both)[1];
+    }
+  }
+
   template <bool kWhole>
   __device__ bool finish_softmax(Accumulators& acc, const Own& own, const Outputs& o,
                                  const Edges& edges) const {
@@ -243,15 +266,21 @@ struct Finish : Block {
     float check = 0.0f;
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      if (kWhole || j < c.accumulators) exponentials(acc[j], own.bias, scale[j], check);
+      if (kWhole || j < c.accumulators) {
+        exponentials(acc[j], own.unscale * kLog2E, own.bias, scale[j], check);
+      }
     }
     for_each_output<kWhole>(
         o, edges, Nothing(),
         [&](int i, int e, int h, Io* at) {
-          const auto value = [&](int j) {
-            return sigmoid_of_probability<Io>(acc[j][4 * i + 2 * h + e] * scale[j][h]);
-          };
-          store<kWhole>(at, column_step(), edges, value(0), value(1));
+          const auto probability = [&](int j) { return acc[j][4 * i + 2 * h + e] * scale[j][h]; };
+          if constexpr (sizeof(Io) == 4) {
+            store<kWhole>(at, column_step(), edges, sigmoid_of_probability(probability(0)),
+                          sigmoid_of_probability(probability(1)));
+          } else {
+            store_bits<kWhole>(at, column_step(), edges,
+                               sigmoids_of_probabilities<Io>(probability(0), probability(1)));
+          }
         },
         Nothing());
     return check == 0.0f;
@@ -279,7 +308,8 @@ struct Finish : Block {
       for (int j = 0; j < 2; ++j) {
         value[j] = acc[j][4 * i + 2 * h + e];
         if (kWhole || edges.column[j]) check = fmaf(value[j], 0.0f, check);
-        value[j] += kSlots ? bias[e] : own.bias[kSlots ? 0 : 2 * i + e];
+        const float b = kSlots ? bias[e] : own.bias[kSlots ? 0 : 2 * i + e];
+        value[j] = kScaled ? fmaf(value[j], own.unscale, b) : value[j] + b;
         if constexpr (kSlots || (kAdds && kWhole)) {
           const float2 a = added.value[i % kAhead][e][h];
           value[j] = add_hardswish(value[j] + (j == 0 ? a.x : a.y));
@@ -309,9 +339,11 @@ struct Finish : Block {
   // From logits to exponentials relative to the thread's own maximum, and what turns those into
   // probabilities. A row's channels are spread over the four threads of a quad; what they tell each
   // other comes while they work. Bias is that times log2(e), -inf of channels that do not exist, of
-  // which a thread may have no others. check becomes NaN where a logit is not finite.
-  __device__ static void exponentials(float (&acc)[kN / 2], const float (&bias)[kN / 4],
-                                      float (&scale)[2], float& check) {
+  // which a thread may have no others; an accumulator times to_log2 is what bias is added to. check
+  // becomes NaN where a logit is not finite.
+  __device__ static void exponentials(float (&acc)[kN / 2], float to_log2,
+                                      const float (&bias)[kN / 4], float (&scale)[2],
+                                      float& check) {
     float own[2] = {kLowest, kLowest};
 #pragma unroll
     for (int i = 0; i < kN / 8; ++i) {
@@ -321,7 +353,7 @@ struct Finish : Block {
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
           float& v = acc[4 * i + 2 * h + e];
-          v = fmaf(v, kLog2E, b);
+          v = fmaf(v, to_log2, b);
           own[h] = fmaxf(own[h], v);
         }
       }

@@ -12,6 +12,12 @@ std::span<const Instance> fp32_instances() {
       instance<kBf16x3, kIdentity, float, 64, 1>(DType::kFp32),
       instance<kBf16x3, kAddHardswish, float, 64, 1>(DType::kFp32),
       instance<kBf16x3, kSoftmaxSigmoid, float, 64, 1>(DType::kFp32),
+      instance<kFp16x2, kIdentity, float, 64, 1>(DType::kFp32),
+      instance<kFp16x2, kIdentity, float, 64, 2>(DType::kFp32),
+      instance<kFp16x2, kAddHardswish, float, 64, 1>(DType::kFp32),
+      instance<kFp16x2, kAddHardswish, float, 64, 2>(DType::kFp32),
+      instance<kFp16x2, kSoftmaxSigmoid, float, 64, 1>(DType::kFp32),
+      instance<kFp16x2, kSoftmaxSigmoid, float, 64, 2>(DType::kFp32),
   };
   return kInstances;
 }

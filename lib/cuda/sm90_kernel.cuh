@@ -5,6 +5,8 @@
 // weights stay in shared memory where they fit. Its roles run side by side:
 //   load     a warpgroup: weights, once or through a ring; slabs of x, split into parts, to stages
 //   consume  three or four warpgroups, a square each: products, then epilogue and stores
+// Where two engines share the samples of x, each passes by those that are not its own, and the one
+// that comes second ends at once where none was left.
 // A tile with an accumulator that is not finite is computed once more by plain FMA. This file holds
 // the kernel and the order of things; how they are done: sm90_setup.cuh, sm90_loader.cuh,
 // sm90_bulk_loader.cuh, sm90_products.cuh, sm90_finish.cuh, sm90_exact.cuh.
@@ -31,7 +33,7 @@ struct Consumer : Block {
       kPartsOf<kEngine> == 1 && kSquares == 2 && couples_channels(kKind) && sizeof(Io) == 2;
   using Multiplier = Products<kEngine, kN, kPairs>;
   const Multiplier products;
-  using Epilogue = Finish<kKind, Io, kN, kSquares>;
+  using Epilogue = Finish<kKind, Io, kN, kSquares, kScales<kEngine>>;
   const Epilogue epilogue;
   // Kept from tile to tile: a tile's own would begin undefined, and what is read before it is
   // defined takes registers of its own all the time.
@@ -56,7 +58,7 @@ struct Consumer : Block {
     };
     go_on(w / kSquares);
     uint32_t first_fill = 0;
-    for (Run run(*this); run.exists();) {
+    for (Run<kEngine> run(*this); run.exists();) {
       if (z >= run.tiles) {
         z -= run.tiles;
         first_fill += run.planes() * p.chunks;
@@ -67,7 +69,7 @@ struct Consumer : Block {
       Tile tile = run.tile(z, band);
       tile.x += square * kSquareEdge;
       compute_tile(
-          acc, tile, true,
+          acc, tile, true, run.scale(),
           [&] { products.multiply_window(acc, this->band(band), square, first, progress); },
           [&](int lane) { products.release_window(first, z, run.tiles, lane); }, slots, progress);
       if constexpr (Epilogue::kSlots) slots.leave_tile();
@@ -84,7 +86,7 @@ struct Consumer : Block {
     for (uint32_t group = share.rank; group < groups(); group += share.ranks, ++ordinal) {
       const uint32_t index = group * kConsumers + w;
       compute_tile(
-          acc, tile_at(index), index < c.tiles,
+          acc, tile_at(index), index < c.tiles, 1.0f,
           [&] { products.multiply_by_ring(acc, w, ordinal, progress); }, [](int) {}, slots,
           progress);
     }
@@ -92,22 +94,22 @@ struct Consumer : Block {
 
   __device__ void consume(int w) const {
     ptx::grid_dependency_wait();
-    if (kSquares == 2 || c.resident) {
+    if (kAlwaysMarches<kEngine, kSquares> || c.resident) {
       march(w);
-    } else if constexpr (kSquares == 1) {
+    } else if constexpr (!kAlwaysMarches<kEngine, kSquares>) {
       follow_ring(w);
     }
   }
 
   // multiply starts the products; release follows when they are done. tile: the
-  // warpgroup's square.
+  // warpgroup's square; scale: of its sample.
   template <typename Multiply, typename Release>
-  __device__ void compute_tile(Accumulators& acc, const Tile& tile, bool exists,
+  __device__ void compute_tile(Accumulators& acc, const Tile& tile, bool exists, float scale,
                                const Multiply& multiply, const Release& release,
                                typename Epilogue::Slots& slots, Progress& progress) const {
     progress.started[0] = progress.started[1] = 0;
     multiply();
-    const auto own = epilogue.own();
+    const auto own = epilogue.own(scale);
     const auto outputs = epilogue.locate(own, tile, exists);
     bool finite;
     if (outputs.whole) {
@@ -145,9 +147,19 @@ struct Roles {
 template <int kSquares>
 using RolesOf = Roles<kConsumersOf<kSquares>>;
 
+// Of the threads that load, the one that starts copies of weights; its warp starts none of x.
+template <int kSquares>
+inline constexpr int kWeightLoader = kSquares == 1 ? 32 : 0;
+
 template <Engine kEngine, EpilogueKind kKind, typename Io, int kN, int kSquares>
 __global__ void __launch_bounds__(RolesOf<kSquares>::kThreads, 1)
     fused_kernel(const __grid_constant__ Parameters p) {
+  if constexpr (kEngine == kUnscaledEngine) {
+    if (p.ranges != nullptr) {
+      ptx::grid_dependency_wait();
+      if (*p.left_some == 0) return;
+    }
+  }
   extern __shared__ __align__(1024) unsigned char bytes[];
   Shared& shared = *reinterpret_cast<Shared*>(bytes);
   prepare<kN, kSquares>(p, shared, find_share(p), kBiasScale<kKind>);
@@ -167,15 +179,16 @@ __global__ void __launch_bounds__(RolesOf<kSquares>::kThreads, 1)
     const bool resident = loader.c.resident;
     const bool bulk = resident && p.bulk;
     if (kSquares == 2 || bulk) {
-      if (rank == 0) loader.load_resident_weights();
+      if (rank == kWeightLoader<kSquares>) loader.load_resident_weights();
+      if constexpr (kSelects<kEngine>) ptx::grid_dependency_wait();
       loader.bring_x(rank);
     } else if constexpr (kSquares == 1) {
       if (rank < kLoaders) {
         loader.load_x(rank);
       } else if (rank == kLoaders) {
-        if (resident) {
+        if (kAlwaysMarches<kEngine, kSquares> || resident) {
           loader.load_resident_weights();
-        } else {
+        } else if constexpr (!kAlwaysMarches<kEngine, kSquares>) {
           loader.load_weights_by_ring();
         }
       }

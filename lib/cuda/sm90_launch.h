@@ -26,6 +26,14 @@ std::span<const Instance> fp32_instances();
 std::span<const Instance> tf32_instances();
 std::span<const Instance> bits16_instances();
 
+// The kernel that measures the ranges of all pieces of x, a block each. Its arguments: x, elements
+// of a sample, most elements of a piece, pieces of a sample, ranges, left_some.
+struct RangeKernel {
+  const void* kernel;
+  int threads;
+};
+RangeKernel range_kernel();
+
 }  // namespace volup::sm90
 
 #endif  // VOLUP_CUDA_SM90_LAUNCH_H_

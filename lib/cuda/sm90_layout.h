@@ -31,12 +31,46 @@ enum class Engine : int32_t {
   kBf16x1,  // bf16 products
   kFp16x1,  // fp16 products
   kBf16x2,  // 16 significant bits: 3 products, better than TF32
-  kBf16x3   // 24 significant bits and fp32's exponents: 6 products, fp32-class
+  kBf16x3,  // 24 significant bits and fp32's exponents: 6 products, fp32-class
+  kFp16x2   // 23 significant bits, of numbers scaled into fp16's exponents: 3 products, fp32-class
 };
 template <Engine kEngine>
-inline constexpr int kPartsOf = kEngine == Engine::kBf16x3   ? 3
-                                : kEngine == Engine::kBf16x2 ? 2
-                                                             : 1;
+inline constexpr int kPartsOf = kEngine == Engine::kBf16x3                                 ? 3
+                                : kEngine == Engine::kBf16x2 || kEngine == Engine::kFp16x2 ? 2
+                                                                                           : 1;
+
+// fp16 pairs hold a number of 2^-13 to 2^15 as a high part and a low one, which is scaled by 2^11
+// so that it has as many bits. Numbers are scaled by a power of two, one of all weights and one of
+// each sample of x, that takes the greatest to [2^14, 2^15). Where the least that is not 0 is below
+// 2^-13 then, or few are not 0 (an output of one product alone is exact by a chain of FMA), another
+// engine takes the sample: this one, which needs no scale.
+inline constexpr Engine kScaledEngine = Engine::kFp16x2;
+inline constexpr Engine kUnscaledEngine = Engine::kBf16x3;
+template <Engine kEngine>
+inline constexpr bool kScales = kEngine == kScaledEngine;
+// Whether the engine may have to leave samples to the other one.
+template <Engine kEngine>
+inline constexpr bool kSelects = kEngine == kScaledEngine || kEngine == kUnscaledEngine;
+// Whether weights stay in all plans of the engine.
+template <Engine kEngine, int kSquares>
+inline constexpr bool kAlwaysMarches = kSquares == 2 || kScales<kEngine>;
+inline constexpr float kLowScale = 2048;
+inline constexpr int kGreatestExponent = 14;
+inline constexpr int kExponentSpan = 27;  // from the greatest to the least
+inline constexpr int kMaxExponent = 60;   // and its negative: of the greatest, before scaling
+inline constexpr int kFilled = 1024;      // a piece's numbers, all of them not 0
+inline constexpr int kLeastFilled = 3 * kFilled / 16;  // of a sample's pieces on average
+
+inline constexpr int kMaxPieces = 128;  // of a sample, whose ranges are measured
+
+// What measure_ranges finds out about the numbers of a piece of a sample: magnitudes as bits, which
+// order as numbers do, of those that are neither 0, infinite nor NaN.
+struct alignas(16) Range {
+  uint32_t greatest;      // 0 where there are none
+  uint32_t least_less_1;  // 0 less 1, what there is without any, is the greatest of all
+  uint32_t filled;        // of kFilled, those that are not 0
+  uint32_t left;          // of a sample's first piece: whether kScaledEngine left the sample
+};
 
 inline constexpr int kRows = 64;         // positions of a square, an accumulator
 inline constexpr int kMaxChannels = 64;  // kN at most
@@ -150,6 +184,7 @@ struct Shared {
   uint64_t slot_full[kSlots], slot_empty[kSlots];
   uint64_t add_full[kAddPairs][kAddBarriers], add_empty[kMaxAddSlots];
 
+  float raw_scale[kMaxBulkSlots];           // of the sample that a slot has a slab's first box of
   uint32_t begun;                           // fills of stages that were begun
   alignas(16) float bias[kMaxChannels];     // scaled as the epilogue wants it
   alignas(1024) unsigned char dynamic[16];  // weights, raw x, stages
@@ -184,6 +219,11 @@ struct Parameters {
   int32_t first_block[kMaxShares + 1];  // blocks of the grid that serve a share
   Class classes[kMaxClasses];
   Band bands[kMaxBands];
+  // Where engines share the samples: of each, pieces ranges, and whether kScaledEngine left some.
+  Range* ranges;  // null: no sharing
+  uint32_t* left_some;
+  int32_t pieces;
+  float weight_unscale;  // of kScaledEngine
 };
 
 }  // namespace volup::sm90

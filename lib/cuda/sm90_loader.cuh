@@ -12,11 +12,18 @@
 
 namespace volup::sm90 {
 
-// Parts of two values, packed; low is the even channel.
+// Parts of two values, packed; low is the even channel. scale: where the engine scales.
 template <Engine kEngine>
-__device__ inline void split(float low, float high, uint32_t (&part)[kPartsOf<kEngine>]) {
+__device__ inline void split(float low, float high, float scale,
+                             uint32_t (&part)[kPartsOf<kEngine>]) {
   if constexpr (kEngine == Engine::kFp16x1) {
     part[0] = ptx::pack_fp16(low, high);
+  } else if constexpr (kEngine == Engine::kFp16x2) {
+    low *= scale;
+    high *= scale;
+    part[0] = ptx::pack_fp16(low, high);
+    const float2 main = __half22float2(reinterpret_cast<const __half2&>(part[0]));
+    part[1] = ptx::pack_fp16((low - main.x) * kLowScale, (high - main.y) * kLowScale);
   } else {
 #pragma unroll
     for (int i = 0; i < kPartsOf<kEngine>; ++i) {
@@ -118,12 +125,13 @@ struct Loader : Block {
   // The slabs that a block's tiles need, in the order in which stages are filled.
   struct Marching {
     const Loader& loader;
-    Run run;
+    Run<kEngine> run;
     int plane = 0, chunk = 0;
 
     __device__ explicit Marching(const Loader& l) : loader(l), run(l) {}
     __device__ bool more() const { return run.exists(); }
     __device__ Slab slab() const { return {run.tile(plane + loader.c.z_min), chunk, true}; }
+    __device__ float scale() const { return run.scale(); }
     __device__ void next() {
       if (++chunk < loader.p.chunks) return;
       chunk = 0;
@@ -148,6 +156,7 @@ struct Loader : Block {
       tile.z += loader.c.delta_z[slab % loader.c.planes];
       return {tile, slab / loader.c.planes, index < loader.c.tiles};
     }
+    __device__ float scale() const { return 1.0f; }
     __device__ void next() {
       if (++w < kConsumers) return;
       w = 0;
@@ -160,9 +169,9 @@ struct Loader : Block {
   // The role of kLoaders threads.
   __device__ void load_x(int thread) const {
     ptx::grid_dependency_wait();
-    if (c.resident) {
+    if (kScales<kEngine> || c.resident) {
       fill_stages(thread, Marching(*this));
-    } else {
+    } else if constexpr (!kScales<kEngine>) {
       fill_stages(thread, TileByTile(*this));
     }
   }
@@ -207,11 +216,16 @@ struct Loader : Block {
     int fetch_piece = 0, piece = 0;
     int slot = 0;
     uint32_t fetched = 0;
+    uint32_t exponents = 0;  // eight bits a slot: of its sample's scale, a power of two
     const auto fetch_next = [&](int to) {
       if (slabs.more()) {
         if (!settled) settle(task, thread, fetch_piece);
         const uint32_t first_odd = fetch(l, task, slabs.slab(), l.raw + to * l.raw_slot_bytes);
         odd = (odd & ~(1u << to)) | first_odd << to;
+        if constexpr (kScales<kEngine>) {
+          exponents &= ~(0xFFu << 8 * to);
+          exponents |= __float_as_uint(slabs.scale()) >> 23 << 8 * to;
+        }
         ++fetched;
         if (++fetch_piece == l.pieces) {
           fetch_piece = 0;
@@ -231,7 +245,8 @@ struct Loader : Block {
       if (piece == 0) begin_fill(thread, fill);
       if (!settled) settle(task, thread, piece);
       take(l, task, l.raw + slot * l.raw_slot_bytes, odd >> slot & 1,
-           l.stage + fill.stage * l.slab_bytes);
+           l.stage + fill.stage * l.slab_bytes,
+           __uint_as_float((exponents >> 8 * slot & 0xFF) << 23));
       if (++piece == l.pieces) {
         piece = 0;
         ptx::fence_proxy_async();
@@ -287,7 +302,7 @@ struct Loader : Block {
 
   // From the slot to the stage, in parts.
   __device__ static void take(const Layout& l, const Task (&task)[kBatch], uint32_t from,
-                              uint32_t odd, uint32_t stage) {
+                              uint32_t odd, uint32_t stage, float scale) {
 #pragma unroll
     for (int b = 0; b < kBatch; ++b) {
       if (task[b].shared_at < 0) continue;
@@ -305,16 +320,18 @@ struct Loader : Block {
           value[k] = to_float(element_of<Io>(bits, second));
         }
       }
-      scatter(stage + (task[b].shared_at & ~3), task[b].shared_at & 3, l.slab_bytes / kParts,
+      scatter(stage + (task[b].shared_at & ~3), task[b].shared_at & 3, l.slab_bytes / kParts, scale,
               value);
     }
   }
 
-  __device__ static void scatter(uint32_t row, uint32_t eight, uint32_t part_bytes,
+  __device__ static void scatter(uint32_t row, uint32_t eight, uint32_t part_bytes, float scale,
                                  const float (&value)[8]) {
     uint32_t part[4][kParts];
 #pragma unroll
-    for (int k = 0; k < 4; ++k) split<kEngine>(value[2 * k], value[2 * k + 1], part[k]);
+    for (int k = 0; k < 4; ++k) {
+      split<kEngine>(value[2 * k], value[2 * k + 1], scale, part[k]);
+    }
 #pragma unroll
     for (int i = 0; i < kParts; ++i, row += part_bytes) {
       ptx::store_shared(row + swizzled(row, eight),

@@ -13,12 +13,18 @@ namespace volup::sm90 {
 namespace {
 
 // Parts of a weight, largest first.
-void split(Engine engine, float value, uint16_t (&part)[3]) {
-  if (engine == Engine::kFp16x1) {
+void split(const Plan& plan, float value, uint16_t (&part)[3]) {
+  if (plan.engine == Engine::kFp16x1) {
     part[0] = fp16_from(value);
     return;
   }
-  for (int i = 0; i < parts_of(engine); ++i) {
+  if (plan.engine == kScaledEngine) {
+    value = std::ldexp(value, kGreatestExponent - plan.weight_exponent);
+    part[0] = fp16_from(value);
+    part[1] = fp16_from((value - float_from_fp16(part[0])) * kLowScale);
+    return;
+  }
+  for (int i = 0; i < parts_of(plan.engine); ++i) {
     part[i] = bf16_from(value);
     value -= float_from_bf16(part[i]);
   }
@@ -35,7 +41,7 @@ void pack_tap(const Plan& plan, const Model& model, int tile, int chunk, int64_t
       const int64_t co = int64_t{tile} * plan.channels + n;
       if (ci >= g.in_channels || co >= g.out_channels) continue;
       uint16_t part[3] = {};
-      split(plan.engine, model.weight()[(ci * g.out_channels + co) * g.taps() + tap], part);
+      split(plan, model.weight()[(ci * g.out_channels + co) * g.taps() + tap], part);
       for (int i = 0; i < parts_of(plan.engine); ++i) {
         const int row = (i * part_rows + n) * kRowBytes;
         const int eight = (k / 8) ^ (row >> 7 & 3);

@@ -5,6 +5,8 @@
 #include "cuda/sm90_plan.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <optional>
 #include <span>
 
@@ -14,12 +16,13 @@ namespace volup::sm90 {
 
 namespace {
 
-// The engine that keeps a precision's promise for an I/O type; nothing where there is none.
+// The engine that keeps a precision's promise for an I/O type, whatever the numbers; nothing where
+// there is none.
 std::optional<Engine> engine_for(Precision precision, DType io) {
   if (io == DType::kFp32) {
     switch (precision) {
       case Precision::kFp32:
-        return Engine::kBf16x3;
+        return kUnscaledEngine;
       case Precision::kTf32:
         return Engine::kBf16x2;
       case Precision::kBf16:
@@ -233,6 +236,33 @@ Refusal refuse_plan(const Plan& plan, const DeviceProperties& device) {
   return std::nullopt;
 }
 
+// Why kScaledEngine cannot serve an fp32 problem, were it only for some samples.
+Refusal refuse_scaled(const Problem& problem, const DeviceProperties& device) {
+  const ConvTranspose3d& g = problem.geometry;
+  // Errors of few products do not cancel.
+  VOLUP_REFUSE_IF(g.in_channels < 8, "needs 8 input channels or more for fp32 products, got ",
+                  g.in_channels);
+  VOLUP_REFUSE_IF(problem.weights.exponent_span > kExponentSpan, "needs weights within 2^",
+                  kExponentSpan, " of the greatest for fp32 products, got 2^",
+                  problem.weights.exponent_span);
+  VOLUP_REFUSE_IF(std::abs(problem.weights.greatest_exponent) > kMaxExponent - 20,
+                  "needs weights of 2^", 20 - kMaxExponent, " to 2^", kMaxExponent - 20,
+                  " for fp32 products, got 2^", problem.weights.greatest_exponent);
+  const Plan scaled = make_plan(problem, kScaledEngine, 1, device);
+  const Plan unscaled = make_plan(problem, kUnscaledEngine, 1, device);
+  for (const Plan* plan : {&scaled, &unscaled}) {
+    VOLUP_REFUSE_IF(
+        plan->shared_bytes == 0 || !std::ranges::all_of(plan->classes, &Class::resident),
+        "needs weights that stay in shared memory for fp32 products");
+  }
+  const auto weights = static_cast<size_t>(g.weight_count()) * sizeof(float);
+  constexpr size_t kMebibyte = size_t{1} << 20;
+  VOLUP_REFUSE_IF(scaled.packed_bytes() + unscaled.packed_bytes() > 2 * weights + kMebibyte,
+                  "needs fp32 products' packed weights in twice the weights and 1 MiB, got ",
+                  scaled.packed_bytes() + unscaled.packed_bytes(), " bytes");
+  return std::nullopt;
+}
+
 }  // namespace
 
 Refusal refuse(const Problem& problem, const DeviceProperties& device) {
@@ -267,7 +297,10 @@ Refusal refuse(const Problem& problem, const DeviceProperties& device) {
     VOLUP_REFUSE_IF(problem.input[axis] >= 1 << 30 || problem.conv_output[axis] >= 1 << 30,
                     "needs sizes below 2^30, got ", problem.input);
   }
-  if (auto refusal = refuse_plan(make_plan(problem, 1, device), device)) return refusal;
+  if (auto refusal =
+          refuse_plan(make_plan(problem, engine_of(problem, device), 1, device), device)) {
+    return refusal;
+  }
   int64_t tiles = problem.conv_output[0];
   for (int axis = 2; axis < 5; ++axis) {
     if (!checked_multiply(
@@ -283,8 +316,9 @@ Refusal refuse(const Problem& problem, const DeviceProperties& device) {
 
 Refusal refuse_wide(const Problem& problem, const DeviceProperties& device) {
   if (auto refusal = refuse(problem, device)) return refusal;
-  VOLUP_REFUSE_IF(engine_for(problem.precision, problem.io) == Engine::kBf16x3,
-                  "has no fp32 products");
+  if (engine_for(problem.precision, problem.io) == kUnscaledEngine) {
+    if (auto refusal = refuse_scaled(problem, device)) return refusal;
+  }
   const int64_t columns = problem.conv_output[4];
   VOLUP_REFUSE_IF(problem.geometry.stride[2] != 2, "needs stride 2 along W, got ",
                   problem.geometry.stride[2]);
@@ -298,7 +332,19 @@ Refusal refuse_wide(const Problem& problem, const DeviceProperties& device) {
                   problem.input[4]);
   VOLUP_REFUSE_IF(takes_add(problem.epilogue.kind) && !whole_row(columns),
                   "needs output rows of whole 16 bytes to add, got width ", columns);
-  return refuse_plan(make_plan(problem, 2, device), device);
+  return refuse_plan(make_plan(problem, engine_of(problem, device), 2, device), device);
+}
+
+Engine engine_of(const Problem& problem, const DeviceProperties& device) {
+  const Engine engine = *engine_for(problem.precision, problem.io);
+  return engine == kUnscaledEngine && !refuse_scaled(problem, device) ? kScaledEngine : engine;
+}
+
+int pieces_of(const Problem& problem) {
+  // Of the sample alone, as all that decides which engine takes it.
+  constexpr int64_t kLength = 8192;
+  const Shape5& x = problem.input;
+  return static_cast<int>(std::clamp<int64_t>(x[1] * x[2] * x[3] * x[4] / kLength, 1, kMaxPieces));
 }
 
 int64_t tiles_of(const Plan& plan, const Problem& problem, const DeviceProperties& device) {
@@ -311,11 +357,12 @@ int64_t tiles_of(const Plan& plan, const Problem& problem, const DevicePropertie
   return tiles;
 }
 
-Plan make_plan(const Problem& problem, int squares, const DeviceProperties& device) {
+Plan make_plan(const Problem& problem, Engine engine, int squares, const DeviceProperties& device) {
   const ConvTranspose3d& g = problem.geometry;
   Plan plan;
   plan.squares = squares;
-  plan.engine = *engine_for(problem.precision, problem.io);
+  plan.engine = engine;
+  plan.weight_exponent = problem.weights.greatest_exponent;
   plan.add_slots = squares == 2 && takes_add(problem.epilogue.kind);
   plan.chunks = static_cast<int>((g.in_channels + kChunk - 1) / kChunk);
   plan.channel_tiles = static_cast<int>((g.out_channels + plan.channels - 1) / plan.channels);
@@ -339,7 +386,7 @@ double tile_cost(const Plan& plan, const Class& c, bool adds) {
   const int parts = parts_of(plan.engine);
   const int products = parts * (parts + 1) / 2;
   const double multiply = products * (kChunk / 16.0) * c.weight_blocks * plan.channels / 2;
-  const double finish = adds ? 3000 : 1500;
+  const double finish = !adds ? 1500 : parts > 1 ? 4000 : 3000;
   return multiply + finish * c.bands;
 }
 
@@ -402,6 +449,8 @@ Parameters make_parameters(const Plan& plan, const Problem& problem, const Devic
   p.box_c = box_channels(plan.squares, plan.element);
   p.paired = g.stride[2] == 2 && p.ow % 2 == 0;
   p.even_count = p.n % 2 == 0 || p.ci % 2 == 0 || p.id % 2 == 0 || p.ih % 2 == 0 || p.iw % 2 == 0;
+  p.pieces = pieces_of(problem);
+  p.weight_unscale = std::ldexp(1.0f, plan.weight_exponent - kGreatestExponent);
   p.class_count = static_cast<int32_t>(plan.classes.size());
   p.share_count = p.class_count * plan.channel_tiles;
   p.tile_weight_bytes = plan.tile_weight_bytes;

@@ -18,7 +18,8 @@ namespace volup::sm90 {
 // Packed weights are the same bytes for one square and for two.
 struct Plan {
   Engine engine = Engine::kBf16x3;
-  int channels = 64;  // kN
+  int weight_exponent = 0;  // of the greatest weight
+  int channels = 64;        // kN
   int chunks = 1;
   int element = 4;  // bytes of the I/O type
   int channel_tiles = 1;
@@ -54,8 +55,18 @@ struct Plan {
 Refusal refuse(const Problem& problem, const DeviceProperties& device);
 Refusal refuse_wide(const Problem& problem, const DeviceProperties& device);
 
+// The engine that serves the problem; kScaledEngine shares its samples with kUnscaledEngine.
+Engine engine_of(const Problem& problem, const DeviceProperties& device);
+
+// Pieces of a sample of x whose ranges are measured, where engines share samples.
+int pieces_of(const Problem& problem);
+// Most elements of one, a multiple of 4: pieces start as aligned as samples do.
+constexpr int64_t piece_length(int64_t sample, int64_t pieces) {
+  return (sample + 4 * pieces - 1) / (4 * pieces) * 4;
+}
+
 // Of a problem that is not refused.
-Plan make_plan(const Problem& problem, int squares, const DeviceProperties& device);
+Plan make_plan(const Problem& problem, Engine engine, int squares, const DeviceProperties& device);
 
 // Tiles of all bands and channel tiles.
 int64_t tiles_of(const Plan& plan, const Problem& problem, const DeviceProperties& device);

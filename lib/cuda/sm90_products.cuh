@@ -112,6 +112,16 @@ struct Products : Block {
     if constexpr (kPassesOf<kEngine> == 2) {
       for_each_slab(
           [&](uint32_t x, uint32_t w) { multiply_slab<true>(acc, band, x, w, progress); });
+      if constexpr (kScales<kEngine>) {
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<0>();
+#pragma unroll
+        for (auto& row : acc) {
+#pragma unroll
+          for (float& sum : row) sum *= 1 / kLowScale;
+        }
+        ptx::wgmma_fence();
+      }
     }
     for_each_slab([&](uint32_t x, uint32_t w) { multiply_slab<false>(acc, band, x, w, progress); });
     ptx::wgmma_commit();

@@ -26,30 +26,29 @@ __device__ inline Share find_share(const Parameters& p) {
           static_cast<uint32_t>(p.first_block[serves + 1] - p.first_block[serves])};
 }
 
+// A barrier a thread: one after the other they take as long as a small tile's products.
 __device__ inline void init_barriers(Shared& shared, const Parameters& p, const Class& c,
-                                     int splitters, int squares) {
+                                     int splitters, int squares, int thread) {
+  int next = thread;
+  const auto init = [&](auto& barriers, int arrivals) {
+    constexpr int kCount = static_cast<int>(sizeof(barriers) / sizeof(uint64_t));
+    auto* all = reinterpret_cast<uint64_t*>(&barriers);
+    if (next >= 0 && next < kCount) ptx::mbarrier_init(all + next, arrivals);
+    next -= kCount;
+  };
   // Counts of arrivals: the thread that starts bulk copies on raw_full and add_full, a lane of each
   // warp that splits raw x on raw_empty, every thread that loads x on full, the one that loads
   // weights on slot_full, a lane of each warp that multiplies on slot_empty, one of each that
   // finishes a tile on add_empty, and on empty one of each that multiplies a tile whose window has
   // the slab.
-  const int loaders = c.resident && p.bulk ? splitters : kLoaders;
-  for (int i = 0; i < kMaxBulkSlots; ++i) {
-    ptx::mbarrier_init(&shared.raw_full[i], 1);
-    ptx::mbarrier_init(&shared.raw_empty[i], splitters / 32);
-  }
-  for (int i = 0; i < kMaxStages; ++i) {
-    ptx::mbarrier_init(&shared.full[i], loaders);
-    ptx::mbarrier_init(&shared.empty[i], 4 * squares * c.bands * (c.resident ? c.window : 1));
-  }
-  for (int i = 0; i < kSlots; ++i) {
-    ptx::mbarrier_init(&shared.slot_full[i], 1);
-    ptx::mbarrier_init(&shared.slot_empty[i], 4 * kConsumers);
-  }
-  for (auto& full : shared.add_full) {
-    for (auto& barrier : full) ptx::mbarrier_init(&barrier, 1);
-  }
-  for (auto& barrier : shared.add_empty) ptx::mbarrier_init(&barrier, 4 * squares);
+  init(shared.raw_full, 1);
+  init(shared.raw_empty, splitters / 32);
+  init(shared.full, c.resident && p.bulk ? splitters : kLoaders);
+  init(shared.empty, 4 * squares * c.bands * (c.resident ? c.window : 1));
+  init(shared.slot_full, 1);
+  init(shared.slot_empty, 4 * kConsumers);
+  init(shared.add_full, 1);
+  init(shared.add_empty, 4 * squares);
   ptx::fence_mbarrier_init();
 }
 
@@ -57,11 +56,10 @@ __device__ inline void init_barriers(Shared& shared, const Parameters& p, const 
 template <int kN, int kSquares>
 __device__ void prepare(const Parameters& p, Shared& shared, const Share& share, float bias_scale) {
   const int thread = threadIdx.x;
-  if (thread < kN) shared.bias[thread] = p.bias[share.channel_tile * kN + thread] * bias_scale;
-  if (thread == 0) {
-    shared.begun = 0;
-    init_barriers(shared, p, p.classes[share.class_index], kSplittersOf<kSquares>, kSquares);
-  }
+  const float bias = thread < kN ? p.bias[share.channel_tile * kN + thread] : 0;
+  if (thread == 0) shared.begun = 0;
+  init_barriers(shared, p, p.classes[share.class_index], kSplittersOf<kSquares>, kSquares, thread);
+  if (thread < kN) shared.bias[thread] = bias * bias_scale;
 }
 
 }  // namespace volup::sm90

@@ -11,6 +11,8 @@ int parts_of(Engine engine) {
   switch (engine) {
     case Engine::kBf16x3:
       return kPartsOf<Engine::kBf16x3>;
+    case Engine::kFp16x2:
+      return kPartsOf<Engine::kFp16x2>;
     case Engine::kBf16x2:
       return kPartsOf<Engine::kBf16x2>;
     case Engine::kBf16x1:

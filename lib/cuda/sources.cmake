@@ -20,6 +20,7 @@ set(VOLUP_CUDA_SM90A_SOURCES
   cuda/sm90_march.cu
   cuda/sm90_16bit.cu
   cuda/sm90_fp32.cu
+  cuda/sm90_range.cu
   cuda/sm90_tf32.cu)
 
 # Sums name their FMAs. Elsewhere contraction could differ between instances of one template, and

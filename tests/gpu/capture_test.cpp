@@ -23,6 +23,9 @@ TEST_F(Capture, ReplayWithNewData) {
     Case fresh = random_case(c.problem, DataSet::kZeroMean, 52, 2.0);
     fresh.weight = c.weight;
     fresh.bias = c.bias;
+    Case wide = random_case(c.problem, DataSet::kWideExponents, 53, 2.0);
+    wide.weight = c.weight;
+    wide.bias = c.bias;
     c.model();
     const DType io = c.problem.io;
     for (const Kernel* kernel : kernels_for(c.problem)) {
@@ -43,7 +46,7 @@ TEST_F(Capture, ReplayWithNewData) {
         ASSERT_EQ(ended, cudaSuccess) << cudaGetErrorString(ended);
         cudaGraphExec_t replay = nullptr;
         ASSERT_EQ(cudaGraphInstantiate(&replay, graph, 0), cudaSuccess);
-        for (Case* data : {&c, &fresh}) {
+        for (Case* data : {&c, &wide, &fresh}) {
           x.write(bytes_of(io, data->x));
           add.write(bytes_of(io, data->add));
           out.poison();

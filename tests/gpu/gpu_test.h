@@ -166,6 +166,7 @@ class Prepared {
   }
 
   bool ok() const { return launch_ != nullptr; }
+  const Memory& workspace() const { return *workspace_; }
   size_t workspace_bytes() const { return workspace_ == nullptr ? 0 : workspace_->bytes(); }
 
   Status run(const void* x, const void* add, void* out, void* stream = nullptr) const {

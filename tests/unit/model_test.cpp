@@ -70,6 +70,10 @@ TEST(Model, KnowsWhatKernelsAskOfItsWeights) {
   two_taps.kernel[2] = 2;
   const auto wide = Model::create(two_taps, identity, array({0, 1, 1, 1024}), 4, nullptr, 0, {});
   EXPECT_EQ((*wide)->weight_facts().exponent_range, 10);
+  EXPECT_EQ((*wide)->weight_facts().greatest_exponent, 10);
+  EXPECT_EQ((*wide)->weight_facts().exponent_span, 10);
+  EXPECT_EQ(facts(array({1, -1024})).exponent_span, 10) << "spans are over all of them";
+  EXPECT_EQ(facts(array({0, 0})).greatest_exponent, 0);
   const auto tiny =
       Model::create(two_taps, identity, array({0x1p-140f, -0x1.8p3f, 1, 1}), 4, nullptr, 0, {});
   EXPECT_EQ((*tiny)->weight_facts().exponent_range, 143) << "a subnormal";

@@ -90,10 +90,11 @@ TEST(Sm90Plan, SharedMemoryHoldsEveryClass) {
   int wide = 0;
   for_each_problem([&](const Problem& problem) {
     const DeviceProperties device = h200();
-    if (!refuse(problem, device)) check_layout(make_plan(problem, 1, device), device);
+    if (!refuse(problem, device))
+      check_layout(make_plan(problem, engine_of(problem, device), 1, device), device);
     if (refuse_wide(problem, device)) return;
     ++wide;
-    check_layout(make_plan(problem, 2, device), device);
+    check_layout(make_plan(problem, engine_of(problem, device), 2, device), device);
   });
   EXPECT_GE(wide, 10);
 }
@@ -115,8 +116,8 @@ TEST(Sm90Plan, BothWidthsReadTheSamePackedWeights) {
     const auto model = Model::create(g, problem.epilogue, array(weights), weights,
                                      array(g.out_channels), g.out_channels, ModelSource{});
     ASSERT_TRUE(model.ok()) << model.status().text();
-    const auto narrow = pack(make_plan(problem, 1, device), **model);
-    const auto wide = pack(make_plan(problem, 2, device), **model);
+    const auto narrow = pack(make_plan(problem, engine_of(problem, device), 1, device), **model);
+    const auto wide = pack(make_plan(problem, engine_of(problem, device), 2, device), **model);
     ASSERT_TRUE(narrow.ok() && wide.ok());
     EXPECT_TRUE(*narrow == *wide);
     ++compared;
@@ -130,7 +131,19 @@ TEST(Sm90Plan, WideSaysWhyItRefuses) {
     return refusal ? *refusal : std::string("takes it");
   };
   EXPECT_EQ(why("B n16 ci32 co64 i16x32x32 k3 s2 p1 op1 tf32"), "takes it");
-  EXPECT_EQ(why("B n16 ci32 co64 i16x32x32 k3 s2 p1 op1 fp32"), "has no fp32 products");
+  EXPECT_EQ(why("B n16 ci32 co64 i16x32x32 k3 s2 p1 op1 fp32"), "takes it");
+  EXPECT_EQ(why("B n16 ci7 co64 i16x32x32 k3 s2 p1 op1 fp32"),
+            "needs 8 input channels or more for fp32 products, got 7");
+  EXPECT_EQ(why("I n1 ci96 co64 i4x16x32 k5 s2 p2 op1 fp32"),
+            "needs weights that stay in shared memory for fp32 products");
+  Problem wide_weights = *parse_problem("B n16 ci32 co64 i16x32x32 k3 s2 p1 op1 fp32");
+  wide_weights.weights.exponent_span = kExponentSpan;
+  EXPECT_FALSE(refuse_wide(wide_weights, h200()));
+  wide_weights.weights.exponent_span = kExponentSpan + 1;
+  EXPECT_EQ(*refuse_wide(wide_weights, h200()),
+            "needs weights within 2^27 of the greatest for fp32 products, got 2^28");
+  EXPECT_FALSE(refuse(wide_weights, h200()));
+  EXPECT_EQ(engine_of(wide_weights, h200()), kUnscaledEngine);
   EXPECT_EQ(why("B n16 ci32 co64 i16x32x32 k3 s2 p1 tf32"),
             "needs an even output width over 16, got 63");
   EXPECT_EQ(why("B n16 ci32 co64 i16x32x30 k3 s2 p1 op1 tf32"),
