@@ -178,7 +178,8 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
         wait(&shared.raw_full[slot], parities & 1);
         if (box == 0) {
           if constexpr (kSelects<kEngine>) {
-            scale = shared.raw_scale[slot];
+            // Read by the thread that gives the slot back.
+            scale = __shfl_sync(~0u, thread % 32 == 0 ? shared.raw_scale[slot] : 0.0f, 0);
             if (scale == kNoMore) return;
           }
           begin_fill(thread, {stage, parities >> 1});
