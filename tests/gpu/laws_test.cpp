@@ -42,6 +42,26 @@ int64_t count_differences(const std::vector<std::byte>& a, const std::vector<std
 // cuDNN promises the same bits for the same call alone.
 bool keeps_bits_across_batches(const Kernel& kernel) { return kernel.name() != "cuda/cudnn"; }
 
+// The part of something that is sample n's, of a batch.
+template <typename Vector>
+Vector sample_part(const Vector& all, size_t n, int64_t batch) {
+  const auto size = static_cast<ptrdiff_t>(all.size()) / batch;
+  const auto begin = all.begin() + static_cast<ptrdiff_t>(n) * size;
+  return Vector(begin, begin + size);
+}
+// Sample n alone.
+Case sample_alone(const Case& c, size_t n) {
+  Case alone = c;
+  Shape5 one = c.problem.input;
+  one[0] = 1;
+  alone.problem =
+      *make_problem(c.problem.geometry, c.problem.epilogue, one, c.problem.precision, c.problem.io);
+  alone.problem.weights = c.problem.weights;
+  alone.x = sample_part(c.x, n, c.problem.input[0]);
+  alone.add = sample_part(c.add, n, c.problem.input[0]);
+  return alone;
+}
+
 TEST_F(Laws, ImpulseGivesTheKernel) {
   for (const char* shape : kShapes) {
     Case c = integer_case(problem_of(cat("I ", shape)), 3);
@@ -224,10 +244,7 @@ TEST_F(Laws, SameBitsWhateverTheBatch) {
     Case c = random_case(problem_of(text), DataSet::kZeroMean, 22, 3.0);
     const auto batch = static_cast<size_t>(c.problem.input[0]);
     const auto part = [&](const auto& all, size_t n) {
-      const size_t size = all.size() / batch;
-      using Vector = std::decay_t<decltype(all)>;
-      return Vector(all.begin() + static_cast<ptrdiff_t>(n * size),
-                    all.begin() + static_cast<ptrdiff_t>((n + 1) * size));
+      return sample_part(all, n, c.problem.input[0]);
     };
     Case reversed = c;
     reversed.x.clear();
@@ -246,15 +263,8 @@ TEST_F(Laws, SameBitsWhateverTheBatch) {
       for (size_t n = 0; n < batch; ++n) {
         EXPECT_EQ(part(*whole, n), part(*backwards, batch - 1 - n)) << "sample " << n;
       }
-      Case single = c;
-      Shape5 one = c.problem.input;
-      one[0] = 1;
-      single.problem = *make_problem(c.problem.geometry, c.problem.epilogue, one,
-                                     c.problem.precision, c.problem.io);
-      single.problem.weights = c.problem.weights;
+      Case single = sample_alone(c, 2);
       if (kernel.refuse(single.problem, properties())) return;
-      single.x = part(c.x, 2);
-      single.add = part(c.add, 2);
       EXPECT_EQ(run_case(kernel, single), part(*whole, 2)) << "alone";
     });
   }
@@ -295,7 +305,7 @@ TEST_F(Laws, SameBitsWhateverTheOtherSamplesHold) {
         "A n7 ci3 co16 i4x5x9 k3 s2 p1 fp32"}) {
     Case c = random_case(problem_of(text), DataSet::kZeroMean, 52, 2.0);
     const auto batch = static_cast<size_t>(c.problem.input[0]);
-    const size_t sample = c.x.size() / batch, out_sample = c.add.size() / batch;
+    const size_t sample = c.x.size() / batch;
     c.x[1 * sample + sample / 2] = 0x1p-40f;
     std::fill_n(&c.x[3 * sample + sample / 50], sample - sample / 50, 0.0f);
     std::fill_n(&c.x[4 * sample], sample, 0.0f);
@@ -305,24 +315,13 @@ TEST_F(Laws, SameBitsWhateverTheOtherSamplesHold) {
       if (!keeps_bits_across_batches(kernel)) return;
       const auto together = run_case(kernel, c);
       if (!together) return;
-      const size_t size = together->size() / batch;
       for (size_t n = 0; n < batch; ++n) {
-        Case alone = c;
-        Shape5 one = c.problem.input;
-        one[0] = 1;
-        alone.problem = *make_problem(c.problem.geometry, c.problem.epilogue, one,
-                                      c.problem.precision, c.problem.io);
-        alone.problem.weights = c.problem.weights;
+        Case alone = sample_alone(c, n);
         if (kernel.refuse(alone.problem, properties())) return;
-        const auto part = [n](const auto& all, size_t elements) {
-          const auto begin = all.begin() + static_cast<ptrdiff_t>(n * elements);
-          return std::decay_t<decltype(all)>(begin, begin + static_cast<ptrdiff_t>(elements));
-        };
-        alone.x = part(c.x, sample);
-        alone.add = part(c.add, out_sample);
         const auto got = run_case(kernel, alone);
         ASSERT_TRUE(got);
-        EXPECT_EQ(count_differences(part(*together, size), *got), 0) << "sample " << n;
+        EXPECT_EQ(count_differences(sample_part(*together, n, c.problem.input[0]), *got), 0)
+            << "sample " << n;
       }
       // With a workspace that has no room for all samples at a time.
       const size_t whole = Prepared(kernel, c).workspace_bytes();

@@ -125,6 +125,25 @@ TEST(Sm90Plan, BothWidthsReadTheSamePackedWeights) {
   EXPECT_GE(compared, 10);
 }
 
+TEST(Sm90Plan, PiecesCoverASampleAndNoneIsEmpty) {
+  Problem problem = *parse_problem("C n2 ci8 co8 i1x1x1 k3 s2 p1 op1 fp32");
+  for (const int64_t edge : {1, 2, 10, 11, 31, 32, 33, 100, 513}) {
+    problem.input = {2, 8, edge, edge, edge + 3};
+    const int64_t sample = 8 * edge * edge * (edge + 3);
+    const int64_t pieces = pieces_of(problem);
+    const int64_t length = piece_length(sample, pieces);
+    SCOPED_TRACE(edge);
+    EXPECT_GE(pieces, 1);
+    EXPECT_LE(pieces, kMaxPieces);
+    EXPECT_EQ(length % 4, 0);
+    EXPECT_GE(pieces * length, sample);
+    EXPECT_LT((pieces - 1) * length, sample);
+    // Which engine takes a sample must not depend on the batch.
+    problem.input[0] = 1000;
+    EXPECT_EQ(pieces_of(problem), pieces);
+  }
+}
+
 TEST(Sm90Plan, WideSaysWhyItRefuses) {
   const auto why = [](const char* text) {
     const auto refusal = refuse_wide(*parse_problem(text), h200());
