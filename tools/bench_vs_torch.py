@@ -62,14 +62,16 @@ SLEEP_CYCLES = (2**22, 2**27)  # least and most; some 2 ms and 70 ms
 
 def samples_in_range(x):
     """The share of the samples that the rule of lib/cuda/sm90_layout.h gives to fp16 pairs: numbers
-    other than 0 within 2^27 of their greatest, and three sixteenths of all or more."""
+    other than 0 within 2^27 of their greatest, which is 2^-60 to 2^60, and three sixteenths of all
+    or more."""
     def fits(sample):
         magnitudes = sample.abs()
         numbers = magnitudes[(magnitudes > 0) & torch.isfinite(magnitudes)]
         if 16 * (magnitudes != 0).sum() < 3 * sample.numel() or numbers.numel() == 0:
             return False
         _, exponents = torch.frexp(torch.stack([numbers.min(), numbers.max()]))
-        return (exponents[1] - exponents[0]).item() <= 27
+        least, greatest = (e - 1 for e in exponents.tolist())
+        return greatest - least <= 27 and abs(greatest) <= 60
 
     return sum(fits(sample) for sample in x) / len(x)
 

@@ -21,6 +21,7 @@
 
 #include <cmath>
 
+#include "cuda/epilogue_math.cuh"
 #include "cuda/ptx_mma.h"
 #include "epilogue.h"
 
@@ -248,16 +249,6 @@ __device__ inline void finish_logsumexp(float (&v)[kRowTiles][kTiles][4], const 
   }
   const int64_t at = exists ? offset(t) : -1;
   if (at >= 0) static_cast<Io*>(p.out)[at] = from_float<Io>(subtract_and_clamp(gated, p));
-}
-
-// Sigmoid of a probability, on [0, 1]: 0.5 + x Q(x^2), absolute error 1.0e-7; passes NaN.
-__device__ inline float sigmoid_of_probability(float x) {
-  const float square = x * x;
-  float q = -1.69423758e-4f;
-  q = fmaf(q, square, 0.00205392903f);
-  q = fmaf(q, square, -0.0208254103f);
-  q = fmaf(q, square, 0.249999419f);
-  return fmaf(q, x, 0.5f);
 }
 
 // The epilogues that write every channel.

@@ -7,6 +7,7 @@
 
 #include <type_traits>
 
+#include "cuda/epilogue_math.cuh"
 #include "cuda/ptx.h"
 #include "cuda/sm90_add_slots.cuh"
 #include "cuda/sm90_block.cuh"
@@ -43,18 +44,9 @@ struct Pair<__nv_bfloat16> {
   static __device__ void store(uint32_t* at, float a, float b) { *at = ptx::pack_bf16(a, b); }
 };
 
-// sigmoid of a probability: an odd minimax polynomial around 1/2 instead of two special functions,
-// to 1e-7.
-__device__ inline float sigmoid_of_probability(float v) {
-  const float square = v * v;
-  float odd = fmaf(square, -1.69423758e-4f, 0.00205392903f);
-  odd = fmaf(odd, square, -0.0208254103f);
-  odd = fmaf(odd, square, 0.249999419f);
-  return fmaf(v, odd, 0.5f);
-}
-
-// The same of two, in the arithmetic of the 16 bits that they are stored in: what is rounded before
-// the last sum is a quarter of the probability at most, and a fraction of that sum's own rounding.
+// sigmoid_of_probability of two, in the arithmetic of the 16 bits that they are stored in: what is
+// rounded before the last sum is a quarter of the probability at most, and a fraction of that sum's
+// own rounding.
 template <typename Io>
 __device__ uint32_t sigmoids_of_probabilities(float a, float b) {
   using Two = std::conditional_t<std::is_same_v<Io, __half>, __half2, __nv_bfloat162>;

@@ -229,11 +229,11 @@ class Sm90Kernel final : public Kernel {
   // Of the engine that serves the problem; behind it, of the one that shares samples with it.
   Result<std::vector<std::byte>> pack(const Model& model, const Problem& problem,
                                       const DeviceProperties& device) const override {
-    VOLUP_ASSIGN_OR_RETURN(std::vector<std::byte> bytes,
-                           sm90::pack(main_plan(problem, device), model));
-    if (shares(problem, device)) {
-      VOLUP_ASSIGN_OR_RETURN(const std::vector<std::byte> unscaled,
-                             sm90::pack(unscaled_plan(problem, device), model));
+    const Plan main = main_plan(problem, device);
+    VOLUP_ASSIGN_OR_RETURN(std::vector<std::byte> bytes, sm90::pack(main, model));
+    if (main.engine == sm90::kScaledEngine) {
+      const Plan behind = sm90::make_plan(problem, sm90::kUnscaledEngine, 1, device);
+      VOLUP_ASSIGN_OR_RETURN(const std::vector<std::byte> unscaled, sm90::pack(behind, model));
       bytes.insert(bytes.end(), unscaled.begin(), unscaled.end());
     }
     return bytes;
@@ -279,7 +279,7 @@ class Sm90Kernel final : public Kernel {
     if (wide_) {
       VOLUP_ASSIGN_OR_RETURN(kernels.wide, prepare_plan(problem, main.engine, 2, device, packed));
     }
-    if (!shares(problem, device)) return kernels;
+    if (main.engine != sm90::kScaledEngine) return kernels;
     VOLUP_ASSIGN_OR_RETURN(kernels.unscaled, prepare_plan(problem, sm90::kUnscaledEngine, 1, device,
                                                           packed + main.packed_bytes()));
     auto* workspace = static_cast<std::byte*>(arguments.workspace);
@@ -298,9 +298,7 @@ class Sm90Kernel final : public Kernel {
   static bool shares(const Problem& problem, const DeviceProperties& device) {
     return sm90::engine_of(problem, device) == sm90::kScaledEngine;
   }
-  static Plan unscaled_plan(const Problem& problem, const DeviceProperties& device) {
-    return sm90::make_plan(problem, sm90::kUnscaledEngine, 1, device);
-  }
+
   static Result<Prepared> prepare_plan(const Problem& problem, sm90::Engine engine, int squares,
                                        const DeviceProperties& device,
                                        const unsigned char* packed) {

@@ -42,8 +42,8 @@ inline constexpr int kPartsOf = kEngine == Engine::kBf16x3                      
 // fp16 pairs hold a number of 2^-13 to 2^15 as a high part and a low one, which is scaled by 2^11
 // so that it has as many bits. Numbers are scaled by a power of two, one of all weights and one of
 // each sample of x, that takes the greatest to [2^14, 2^15). Where the least that is not 0 is below
-// 2^-13 then, or few are not 0 (an output of one product alone is exact by a chain of FMA), another
-// engine takes the sample: this one, which needs no scale.
+// 2^-13 then, or few are not 0 (an output of one product alone is exact by a chain of FMA), the
+// engine that needs no scale takes the sample.
 inline constexpr Engine kScaledEngine = Engine::kFp16x2;
 inline constexpr Engine kUnscaledEngine = Engine::kBf16x3;
 template <Engine kEngine>

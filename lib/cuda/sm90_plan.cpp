@@ -251,9 +251,9 @@ Refusal refuse_scaled(const Problem& problem, const DeviceProperties& device) {
   const Plan scaled = make_plan(problem, kScaledEngine, 1, device);
   const Plan unscaled = make_plan(problem, kUnscaledEngine, 1, device);
   for (const Plan* plan : {&scaled, &unscaled}) {
-    VOLUP_REFUSE_IF(
-        plan->shared_bytes == 0 || !std::ranges::all_of(plan->classes, &Class::resident),
-        "needs weights that stay in shared memory for fp32 products");
+    if (auto refusal = refuse_plan(*plan, device)) return refusal;
+    VOLUP_REFUSE_IF(!std::ranges::all_of(plan->classes, &Class::resident),
+                    "needs weights that stay in shared memory for fp32 products");
   }
   const auto weights = static_cast<size_t>(g.weight_count()) * sizeof(float);
   constexpr size_t kMebibyte = size_t{1} << 20;
@@ -316,9 +316,8 @@ Refusal refuse(const Problem& problem, const DeviceProperties& device) {
 
 Refusal refuse_wide(const Problem& problem, const DeviceProperties& device) {
   if (auto refusal = refuse(problem, device)) return refusal;
-  if (engine_for(problem.precision, problem.io) == kUnscaledEngine) {
-    if (auto refusal = refuse_scaled(problem, device)) return refusal;
-  }
+  const Engine engine = engine_of(problem, device);
+  if (engine == kUnscaledEngine) return refuse_scaled(problem, device);
   const int64_t columns = problem.conv_output[4];
   VOLUP_REFUSE_IF(problem.geometry.stride[2] != 2, "needs stride 2 along W, got ",
                   problem.geometry.stride[2]);
@@ -332,7 +331,7 @@ Refusal refuse_wide(const Problem& problem, const DeviceProperties& device) {
                   problem.input[4]);
   VOLUP_REFUSE_IF(takes_add(problem.epilogue.kind) && !whole_row(columns),
                   "needs output rows of whole 16 bytes to add, got width ", columns);
-  return refuse_plan(make_plan(problem, engine_of(problem, device), 2, device), device);
+  return refuse_plan(make_plan(problem, engine, 2, device), device);
 }
 
 Engine engine_of(const Problem& problem, const DeviceProperties& device) {
