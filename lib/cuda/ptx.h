@@ -214,6 +214,22 @@ __device__ inline uint32_t load_once(const uint32_t* at) {
   return value;
 }
 
+// "createpolicy": of memory that L2 is to give up last.
+__device__ inline uint64_t keep_policy() {
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+// Of what will be read again, by others.
+__device__ inline float4 load_kept(const float4* at) {
+  float4 value;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.f32 {%0, %1, %2, %3}, [%4], %5;"
+               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+               : "l"(at), "l"(keep_policy()));
+  return value;
+}
+
 // ---- Asynchronous copies by each thread ---------------------------------------------------------
 
 // "cp.async.ca": 4 bytes to shared memory; zero, and nothing read, where bytes is 0 and not 4.
@@ -253,6 +269,17 @@ __device__ inline void tensor_copy(void* shared, const void* map, int i0, int i1
       "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
       " [%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(shared_address(shared)),
       "l"(map), "r"(i0), "r"(i1), "r"(i2), "r"(i3), "r"(i4), "r"(shared_address(barrier))
+      : "memory");
+}
+
+// The same of what will be read again: L2 gives it up last.
+__device__ inline void tensor_copy_kept(void* shared, const void* map, int i0, int i1, int i2,
+                                        int i3, int i4, uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%2, %3, %4, %5, %6}], [%7], %8;" ::"r"(shared_address(shared)),
+      "l"(map), "r"(i0), "r"(i1), "r"(i2), "r"(i3), "r"(i4), "r"(shared_address(barrier)),
+      "l"(keep_policy())
       : "memory");
 }
 

@@ -187,11 +187,11 @@ class Sm90Kernel final : public Kernel {
   }
 
   std::string_view defer_to(const Problem& problem, const DeviceProperties& device) const override {
-    // What whole lines of memory gain is lost to the rounding up of few tiles to warpgroups.
-    constexpr int64_t kFewTiles = 8;
-    const bool few = wide_ && sm90::tiles_of(main_plan(problem, device), problem, device) <
-                                  kFewTiles * device.multiprocessors;
-    return few ? kName : std::string_view();
+    if (!wide_) return {};
+    // Tiles of one square spread over more multiprocessors; add in boxes is worth as much.
+    const Plan plan = main_plan(problem, device);
+    const int64_t few = plan.add_slots ? device.multiprocessors / 2 : device.multiprocessors;
+    return sm90::tiles_of(plan, problem, device) < few ? kName : std::string_view();
   }
 
   std::string choose(const Problem& problem, const DeviceProperties& device) const override {

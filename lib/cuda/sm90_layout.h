@@ -111,7 +111,7 @@ constexpr int box_channels(int squares, int element) {
 // tiles. The pairs of warpgroups that take tiles in turn are told of each box by barriers of their
 // own, no fewer than slots: so who waits for one has waited for the one before it there.
 inline constexpr int kAddPairs = kConsumersOf<kMaxSquares> / kMaxSquares;
-inline constexpr int kMaxAddSlots = 5;  // more are slower: what is read disturbs what is written
+inline constexpr int kMaxAddSlots = 6;  // fewer are slower, more are not faster
 inline constexpr int kAddBarriers = 8;
 inline constexpr int kAddSlotBytes = 8192;
 inline constexpr int kAddRow = 2 * kSquareEdge * kMaxSquares;  // outputs

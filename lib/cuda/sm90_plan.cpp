@@ -385,7 +385,7 @@ double tile_cost(const Plan& plan, const Class& c, bool adds) {
   const int parts = parts_of(plan.engine);
   const int products = parts * (parts + 1) / 2;
   const double multiply = products * (kChunk / 16.0) * c.weight_blocks * plan.channels / 2;
-  const double finish = !adds ? 1500 : parts > 1 ? 4000 : 3000;
+  const double finish = !adds ? 1500 : parts > 1 ? 3500 : 3000;
   return multiply + finish * c.bands;
 }
 

@@ -20,13 +20,15 @@ __device__ void take(Range& range, float value) {
   range.filled += bits != 0;
 }
 
-// A block a piece of a sample, of length elements at most.
+// A block a piece of a sample, of length elements at most; the last piece first, so that L2 holds
+// what the kernel behind begins with.
 __global__ void __launch_bounds__(kThreads)
     measure_ranges(const float* __restrict__ x, int64_t sample, int64_t length, int pieces,
                    Range* __restrict__ ranges, uint32_t* __restrict__ left_some) {
   ptx::grid_launch_dependents();
-  const int64_t n = blockIdx.x / pieces;
-  const int64_t begin = min(blockIdx.x % pieces * length, sample);
+  const uint32_t piece = gridDim.x - 1 - blockIdx.x;
+  const int64_t n = piece / pieces;
+  const int64_t begin = min(piece % pieces * length, sample);
   const int64_t count = min(length, sample - begin);
   const float* const first = x + n * sample + begin;
 
@@ -37,7 +39,7 @@ __global__ void __launch_bounds__(kThreads)
     const auto* quads = reinterpret_cast<const float4*>(first);
 #pragma unroll 4
     for (int64_t i = threadIdx.x; i < count / 4; i += kThreads) {
-      const float4 quad = __ldg(quads + i);
+      const float4 quad = ptx::load_kept(quads + i);
       take(own, quad.x);
       take(own, quad.y);
       take(own, quad.z);
@@ -62,8 +64,8 @@ __global__ void __launch_bounds__(kThreads)
   reduce(own);
   if (lane != 0) return;
   own.filled = static_cast<uint32_t>(uint64_t{own.filled} * kFilled / count);
-  ranges[blockIdx.x] = own;
-  if (blockIdx.x == 0) *left_some = 0;
+  ranges[piece] = own;
+  if (piece == 0) *left_some = 0;
 }
 
 }  // namespace
