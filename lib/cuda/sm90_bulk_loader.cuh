@@ -86,10 +86,10 @@ struct BulkLoader : Loader<kEngine, Io, kN> {
       uint64_t* barrier = &loader.shared.raw_full[slot];
       if constexpr (kSelects<kEngine>) loader.shared.raw_scale[slot] = slabs.scale();
       ptx::mbarrier_arrive_expect(barrier, kBoxChannels * p.box_y * p.box_x * sizeof(Io));
-      ptx::tensor_copy_kept(loader.shared.dynamic + loader.c.raw_at + slot * loader.c.raw_slot_bytes,
-                       &p.x_map, slab.tile.x + (loader.c.x_min & -kWhole),
-                       slab.tile.y + loader.c.y_min, slab.tile.z,
-                       slab.chunk * kChunk + box * kBoxChannels, slab.tile.n, barrier);
+      ptx::tensor_copy_kept(
+          loader.shared.dynamic + loader.c.raw_at + slot * loader.c.raw_slot_bytes, &p.x_map,
+          slab.tile.x + (loader.c.x_min & -kWhole), slab.tile.y + loader.c.y_min, slab.tile.z,
+          slab.chunk * kChunk + box * kBoxChannels, slab.tile.n, barrier);
     }
   };
 

@@ -10,7 +10,7 @@ namespace volup::sm90 {
 
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 512;
 constexpr uint32_t kInfinity = 0x7F800000;
 
 __device__ void take(Range& range, float value) {
