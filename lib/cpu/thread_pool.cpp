@@ -2,13 +2,14 @@
 //
 // The pool of thread_pool.h: one mutex, a condition for "there is work" and one for "it is done".
 // pthreads rather than std::thread, because a thread that cannot be made must not throw: its share
-// is then done by the caller.
+// is then done by the others.
 #include "cpu/thread_pool.h"
 
 #include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <vector>
@@ -25,24 +26,46 @@ struct ThreadPool::State {
     bool started = false;
   };
 
+  // Tasks that follow each other, taken one by one.
+  struct alignas(64) Share {
+    std::atomic<int64_t> next = 0;
+    int64_t end = 0;
+  };
+
+  explicit State(int size) : shares(static_cast<size_t>(size)), workers(shares.size() - 1) {}
+
   std::mutex mutex;
   std::condition_variable work_ready;
   std::condition_variable work_done;
+  std::vector<Share> shares;
   std::vector<Worker> workers;  // of index 1 and up
   const Work* work = nullptr;
-  int64_t tasks = 0;
   uint64_t round = 0;
   int running = 0;
   bool stop = false;
 
-  int shares() const { return static_cast<int>(workers.size()) + 1; }
-
-  static void do_share(const Work& work, int64_t tasks, int shares, int worker) {
+  void divide(int64_t tasks) {
     // In 128 bits: tasks may be near 2^63.
-    const auto edge = [&](int w) {
-      return static_cast<int64_t>(static_cast<__int128>(tasks) * w / shares);
+    const auto edge = [&](size_t share) {
+      return static_cast<int64_t>(static_cast<__int128>(tasks) * static_cast<__int128>(share) /
+                                  static_cast<__int128>(shares.size()));
     };
-    for (int64_t task = edge(worker); task < edge(worker + 1); ++task) work(task, worker);
+    for (size_t i = 0; i < shares.size(); ++i) {
+      shares[i].next = edge(i);
+      shares[i].end = edge(i + 1);
+    }
+  }
+
+  // The worker's own share, then what is left of the others'.
+  void do_shares(int worker) {
+    for (size_t i = 0; i < shares.size(); ++i) {
+      Share& share = shares[(static_cast<size_t>(worker) + i) % shares.size()];
+      while (true) {
+        const int64_t task = share.next.fetch_add(1, std::memory_order_relaxed);
+        if (task >= share.end) break;
+        (*work)(task, worker);
+      }
+    }
   }
 
   static void* serve(void* argument) {
@@ -54,10 +77,8 @@ struct ThreadPool::State {
       state.work_ready.wait(lock, [&] { return state.stop || state.round != seen; });
       if (state.stop) return nullptr;
       seen = state.round;
-      const Work& work = *state.work;
-      const int64_t tasks = state.tasks;
       lock.unlock();
-      do_share(work, tasks, state.shares(), self.index);
+      state.do_shares(self.index);
       lock.lock();
       if (--state.running == 0) state.work_done.notify_one();
     }
@@ -84,9 +105,8 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::start() {
   static_cast<void>(state_.release());  // a parent's state, as in the destructor
-  state_ = std::make_unique<State>();
+  state_ = std::make_unique<State>(size_);
   owner_ = getpid();
-  state_->workers.resize(static_cast<size_t>(size_ - 1));
   for (int index = 1; index < size_; ++index) {
     State::Worker& worker = state_->workers[static_cast<size_t>(index - 1)];
     worker.state = state_.get();
@@ -106,15 +126,12 @@ void ThreadPool::run(int64_t tasks, const Work& work) {
   {
     const std::lock_guard lock(state.mutex);
     state.work = &work;
-    state.tasks = tasks;
+    state.divide(tasks);
     ++state.round;
     for (const State::Worker& worker : state.workers) state.running += worker.started;
   }
   state.work_ready.notify_all();
-  State::do_share(work, tasks, size_, 0);
-  for (const State::Worker& worker : state.workers) {
-    if (!worker.started) State::do_share(work, tasks, size_, worker.index);
-  }
+  state.do_shares(0);
   std::unique_lock lock(state.mutex);
   state.work_done.wait(lock, [&] { return state.running == 0; });
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A fixed pool of threads with a static partition: task t of T always belongs to the same share, a
-// share to one worker, and nothing is stolen. Idle workers sleep.
+// A fixed pool of threads with a static partition: task t of T always belongs to the same share,
+// and each worker begins with one of its own. Who is done helps with the others', so that a thread
+// that the machine holds up does not hold up the rest. Idle workers sleep.
 #ifndef VOLUP_CPU_THREAD_POOL_H_
 #define VOLUP_CPU_THREAD_POOL_H_
 
@@ -22,8 +23,8 @@ class ThreadPool {
   int size() const { return size_; }
 
   // Calls work(task, worker) for every task in [0, tasks) and returns when all are done. A worker
-  // takes its tasks in order. work must not throw. One caller at a time; not from within work.
-  // In the child of a fork the threads are made anew.
+  // does one task at a time; which ones it does may differ from call to call. work must not throw.
+  // One caller at a time; not from within work. In the child of a fork the threads are made anew.
   void run(int64_t tasks, const std::function<void(int64_t task, int worker)>& work);
 
  private:

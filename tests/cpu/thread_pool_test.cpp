@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The pool: every task once, by the worker that owns it, whatever the counts; in the child of a
-// fork too; and silent when idle.
+// The pool: every task once, whatever the counts and whoever is held up; in the child of a fork
+// too; and silent when idle.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,32 +13,43 @@
 namespace volup::test {
 namespace {
 
-// The worker of each task.
-std::vector<int> workers_of(ThreadPool& pool, int64_t tasks) {
-  std::vector<int> workers(static_cast<size_t>(tasks), -1);
+void expect_every_task_once(ThreadPool& pool, int64_t tasks) {
   std::vector<std::atomic<int>> times(static_cast<size_t>(tasks));
+  std::vector<std::atomic<int>> busy(static_cast<size_t>(pool.size()));
   pool.run(tasks, [&](int64_t task, int worker) {
-    workers[static_cast<size_t>(task)] = worker;
+    EXPECT_EQ(busy[static_cast<size_t>(worker)]++, 0) << "a worker does two tasks at a time";
     ++times[static_cast<size_t>(task)];
+    --busy[static_cast<size_t>(worker)];
   });
   for (const auto& count : times) EXPECT_EQ(count.load(), 1);
-  return workers;
 }
 
-TEST(ThreadPool, EveryTaskOnceInEqualShares) {
+TEST(ThreadPool, EveryTaskOnce) {
   for (const int size : {1, 2, 3, 8}) {
     ThreadPool pool(size);
     EXPECT_EQ(pool.size(), size);
-    for (const int64_t tasks : {0, 1, 2, 7, 64, 1000}) {
-      const auto workers = workers_of(pool, tasks);
-      EXPECT_TRUE(std::is_sorted(workers.begin(), workers.end()));
-      EXPECT_EQ(workers, workers_of(pool, tasks)) << "the partition changed";
-      for (int worker = 0; worker < size && tasks > 1; ++worker) {
-        const auto share = std::count(workers.begin(), workers.end(), worker);
-        EXPECT_GE(share, tasks / size);
-        EXPECT_LE(share, tasks / size + 1);
+    for (const int64_t tasks : {0, 1, 2, 7, 64, 1000}) expect_every_task_once(pool, tasks);
+  }
+}
+
+// The first task of each share in turn waits for all tasks but itself: those behind it in its share
+// too, which others must do.
+TEST(ThreadPool, OthersDoWhatAHeldUpWorkerHasLeft) {
+  constexpr int64_t kTasks = 12;
+  ThreadPool pool(3);
+  for (const int64_t held_up : {0, 4, 8}) {
+    std::atomic<int64_t> done = 0;
+    bool in_time = true;
+    pool.run(kTasks, [&](int64_t task, int) {
+      const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (task == held_up && done.load() < kTasks - 1 && in_time) {
+        in_time = std::chrono::steady_clock::now() < limit;
+        usleep(100);
       }
-    }
+      ++done;
+    });
+    EXPECT_TRUE(in_time) << "first task of a share: " << held_up;
+    EXPECT_EQ(done.load(), kTasks);
   }
 }
 
@@ -71,16 +82,16 @@ TEST(ThreadPool, WorksInTheChildOfAFork) {
 #endif
   for (const int size : {1, 2, 4}) {
     ThreadPool pool(size);
-    workers_of(pool, 8);
+    expect_every_task_once(pool, 8);
     EXPECT_EQ(child_status(pool), 0);
-    workers_of(pool, 8);
+    expect_every_task_once(pool, 8);
   }
 }
 
 // A pool that goes out of scope in the child must not wait for threads that are not there.
 TEST(ThreadPool, IsDestroyedInTheChildOfAFork) {
   auto pool = std::make_unique<ThreadPool>(3);
-  workers_of(*pool, 8);
+  expect_every_task_once(*pool, 8);
   const pid_t child = fork();
   if (child == 0) {
     pool.reset();
@@ -93,7 +104,7 @@ TEST(ThreadPool, IsDestroyedInTheChildOfAFork) {
 
 TEST(ThreadPool, IdleThreadsSleep) {
   ThreadPool pool(4);
-  workers_of(pool, 8);
+  expect_every_task_once(pool, 8);
   const auto seconds = [] {
     rusage usage = {};
     getrusage(RUSAGE_SELF, &usage);
