@@ -47,19 +47,20 @@ struct Exact : Block {
         const int y = tile.y + c.y_min + position / c.slab_x + row / kSquareEdge;
         const int xx = tile.x + c.x_min + position % c.slab_x + row % kSquareEdge;
         if (z < 0 || z >= p.id || y < 0 || y >= p.ih || xx < 0 || xx >= p.iw) continue;
-        for (int k = 0; k < kChunk; ++k) {
-          const int64_t ci = slab / c.planes * kChunk + k;
-          if (ci >= p.ci) break;
+        const int first_ci = slab / c.planes * kChunk;
+        const Io* at = x + (static_cast<int64_t>(tile.n) * p.ci + first_ci) * p.input_plane +
+                       (static_cast<int64_t>(z) * p.ih + y) * p.iw + xx;
+        const int channels = min(kChunk, p.ci - first_ci);
+        for (int k = 0; k < channels; ++k, at += p.input_plane) {
           float weight = 0.0f;
           for (int part = kParts - 1; part >= 0; --part) {
-            const int row = both ? (part * 2 + j) * kN : part * kN;
-            const uint32_t at = (row + channel) * kRowBytes;
+            const uint32_t w_row = (both ? (part * 2 + j) * kN : part * kN) + channel;
+            const uint32_t w_at = w_row * kRowBytes;
             const float scale = kScales<kEngine> && part == 1 ? 1 / kLowScale : 1;
-            weight += operand(block + at + swizzled(at, k / 8) + k % 8 * 2) * scale;
+            weight += operand(block + w_at + swizzled(w_at, k / 8) + k % 8 * 2) * scale;
           }
           if constexpr (kScales<kEngine>) weight *= p.weight_unscale;
-          const int64_t at = (((tile.n * p.ci + ci) * p.id + z) * p.ih + y) * p.iw + xx;
-          sum = fmaf(to_float(x[at]), weight, sum);
+          sum = fmaf(to_float(*at), weight, sum);
         }
       }
     }

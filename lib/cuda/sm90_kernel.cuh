@@ -45,6 +45,15 @@ struct Consumer : Block {
         products(parameters, s, serves),
         epilogue(parameters, s, serves) {}
 
+  // The band that comes as the given one at z of a run. Two pairs of warpgroups take tiles in turn,
+  // and bands have fewer and more taps: where there is an even number of them, every second couple
+  // of tiles comes the other way round, so that each pair has some of both. With one product, or
+  // slots for add, that gains nothing.
+  __device__ int in_turn(int z, int band) const {
+    constexpr bool kGains = kSquares == 2 && Multiplier::kParts > 1 && !Epilogue::kSlots;
+    return kGains && c.bands % 2 == 0 ? band ^ ((z * c.bands + band) >> 1 & 1) : band;
+  }
+
   // Where weights stay: the block's tiles one by one, the warpgroups in turn.
   __device__ void march(int w) const {
     Progress progress;
@@ -66,11 +75,11 @@ struct Consumer : Block {
         continue;
       }
       const uint32_t first = first_fill + z * p.chunks;
-      Tile tile = run.tile(z, band);
+      Tile tile = run.tile(z, in_turn(z, band));
       tile.x += square * kSquareEdge;
       compute_tile(
           acc, tile, true, run.scale(),
-          [&] { products.multiply_window(acc, this->band(band), square, first, progress); },
+          [&] { products.multiply_window(acc, this->band(tile.band), square, first, progress); },
           [&](int lane) { products.release_window(first, z, run.tiles, lane); }, slots, progress);
       if constexpr (Epilogue::kSlots) slots.leave_tile();
       go_on(kConsumersOf<kSquares> / kSquares);

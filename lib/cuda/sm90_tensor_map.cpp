@@ -68,7 +68,10 @@ bool encode_x_map(const Parameters& p, const void* x, int element, CUtensorMap* 
 bool encode_add_maps(Parameters& p, int element) {
   for (const Class& c : std::span(p.classes).first(static_cast<size_t>(p.class_count))) {
     for (int32_t i = c.first_band; i < c.first_band + c.bands; ++i) {
-      const int32_t phase_y = p.bands[i].phase_y;
+      // A band without outputs has boxes all the same, beside those of the class's other bands.
+      // Nobody looks at them: they are those of the first phase, which has some.
+      const int32_t phase_y =
+          phase_count(p.oh, p.stride_y, p.bands[i].phase_y) > 0 ? p.bands[i].phase_y : 0;
       const int64_t first = int64_t{c.phase_z} * p.oh * p.ow + int64_t{phase_y} * p.ow;
       // x, channel, y, z, sample: rows of a slot are channels of a y.
       const int64_t sizes[5] = {p.ow, p.co, phase_count(p.oh, p.stride_y, phase_y),
@@ -76,8 +79,8 @@ bool encode_add_maps(Parameters& p, int element) {
       const int64_t strides[4] = {p.output_plane * element, int64_t{p.stride_y} * p.ow * element,
                                   int64_t{p.stride_z} * p.oh * p.ow * element,
                                   p.co * p.output_plane * element};
-      // A phase without outputs has no tiles.
-      if (sizes[2] == 0 || sizes[3] == 0) continue;
+      // Without outputs along z a class has no tiles.
+      if (sizes[3] == 0) continue;
       if (!encode(static_cast<const char*>(p.add) + first * element, element, sizes, strides,
                   {kAddRow, add_channels(element), kSquareEdge, 1, 1},
                   element == 4 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,

@@ -14,6 +14,7 @@ constexpr const char* kShapes[] = {
     "n1 ci32 co64 i2x9x11 k3 s2 p1 op1",
     "n1 ci20 co40 i3x5x24 k3 s2 p1 op1",  // a tile of two squares and half of one
     "n1 ci20 co24 i3x4x5 k4x3x5 s2x1x3 p1x0x2",
+    "n2 ci20 co40 i1x1x16 k3 s2 p1 op0x0x1",  // phases along D and H without outputs
     "n1 ci9 co100 i2x4x5 k3 s2 p1",
 };
 
