@@ -16,7 +16,8 @@ usage: tools/dev.sh COMMAND
   test                build everything and run every test; those that need a GPU skip without one
   gpu [test]          the tests that need a GPU, on a machine with one
   gpu memcheck        compute-sanitizer (memcheck, racecheck) over their smoke set
-  gpu bench A|B|C     measure volup and PyTorch side by side; the lines go to docs/benchmarks/
+  gpu bench A|B|C ... measure volup and PyTorch side by side; the lines go to docs/benchmarks/; more words
+                      go to tools/bench_vs_torch.py
   -h                  this text
 
 demo and test install the packages that are missing (apt-get; as root or with sudo). The gpu commands
@@ -294,14 +295,17 @@ gpu_bench() {
     A | B | C) ;;
     *) fail "gpu bench: got '${1:-}', need A, B or C" ;;
   esac
+  local model=$1
+  shift
   have_python_torch || fail "gpu bench: need an installed PyTorch"
   gpu_build volup volup_hdf5
   local gpu out
   gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1 |
     tr '[:upper:]' '[:lower:]' | sed 's/^nvidia //; s/[^a-z0-9]\{1,\}/-/g')
   mkdir -p "$root/docs/benchmarks"
-  out=$root/docs/benchmarks/$(date +%Y-%m-%d)-$gpu-$1.jsonl
-  python3 "$root/tools/bench_vs_torch.py" "$1" --library "$build_dir/lib/libvolup.so" --out "$out"
+  out=$root/docs/benchmarks/$(date +%Y-%m-%d)-$gpu-$model.jsonl
+  python3 "$root/tools/bench_vs_torch.py" "$model" --library "$build_dir/lib/libvolup.so" \
+    --out "$out" "$@"
   say "wrote $out"
 }
 
@@ -312,7 +316,7 @@ case ${1:-} in
     case ${2:-test} in
       test) gpu_test ;;
       memcheck) gpu_memcheck ;;
-      bench) gpu_bench "${3:-}" ;;
+      bench) gpu_bench "${@:3}" ;;
       *)
         say "gpu: got '$2', need test, memcheck or bench"
         exit 2
