@@ -301,7 +301,7 @@ gpu_bench() {
   gpu_build volup volup_hdf5
   local gpu out
   gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1 |
-    tr '[:upper:]' '[:lower:]' | sed 's/^nvidia //; s/[^a-z0-9]\{1,\}/-/g')
+    tr '[:upper:]' '[:lower:]' | sed 's/[^a-z0-9]\{1,\}/-/g')
   mkdir -p "$root/docs/benchmarks"
   out=$root/docs/benchmarks/$(date +%Y-%m-%d)-$gpu-$model.jsonl
   python3 "$root/tools/bench_vs_torch.py" "$model" --library "$build_dir/lib/libvolup.so" \
