@@ -304,8 +304,8 @@ gpu_bench() {
     tr '[:upper:]' '[:lower:]' | sed 's/[^a-z0-9]\{1,\}/-/g')
   mkdir -p "$root/docs/benchmarks"
   out=$root/docs/benchmarks/$(date +%Y-%m-%d)-$gpu-$model.jsonl
-  python3 "$root/tools/bench_vs_torch.py" "$model" --library "$build_dir/lib/libvolup.so" \
-    --out "$out" "$@"
+  python3 "$root/tools/bench_vs_torch.py" "$model" "$@" --library "$build_dir/lib/libvolup.so" \
+    --out "$out"
   say "wrote $out"
 }
 

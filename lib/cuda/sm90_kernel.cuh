@@ -47,8 +47,8 @@ struct Consumer : Block {
 
   // The band that comes as the given one at z of a run. Two pairs of warpgroups take tiles in turn,
   // and bands have fewer and more taps: where there is an even number of them, every second couple
-  // of tiles comes the other way round, so that each pair has some of both. With one product, or
-  // slots for add, that gains nothing.
+  // of tiles comes the other way round, so that each pair has some of both. With one product
+  // that gains nothing; boxes of add come to slots in the plain order.
   __device__ int in_turn(int z, int band) const {
     constexpr bool kGains = kSquares == 2 && Multiplier::kParts > 1 && !Epilogue::kSlots;
     return kGains && c.bands % 2 == 0 ? band ^ ((z * c.bands + band) >> 1 & 1) : band;
