@@ -16,8 +16,8 @@ usage: tools/dev.sh COMMAND
   test                build everything and run every test; those that need a GPU skip without one
   gpu [test]          the tests that need a GPU, on a machine with one
   gpu memcheck        compute-sanitizer (memcheck, racecheck) over their smoke set
-  gpu bench A|B|C ... measure volup and PyTorch side by side; the lines go to docs/benchmarks/; more words
-                      go to tools/bench_vs_torch.py
+  gpu bench A|B|C ... measure volup and PyTorch side by side; the lines go to docs/benchmarks/,
+                      more words to tools/bench_vs_torch.py
   -h                  this text
 
 demo and test install the packages that are missing (apt-get; as root or with sudo). The gpu commands

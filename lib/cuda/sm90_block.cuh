@@ -208,8 +208,8 @@ struct Block {
   }
 
   // The tiles of a warpgroup where weights stay: those of the block one by one, the warpgroups in
-  // turn. Consumer::march walks the same way but for the bands of a couple,
-  // written out: the compiler spills less.
+  // turn. Consumer::march walks the same way, written out, for the compiler spills less, and with
+  // bands that change places.
   template <Engine kOf>
   struct Turns {
     Run<kOf> run;
