@@ -36,13 +36,14 @@ struct Hardswish {
   float shift, clamp_min, clamp_max, scale;
 };
 
-// Where finished rows go, for Then::kFinish.
+// Where finished rows go: from here for Then::kFinish; later, and asked for here, for
+// Then::kStoreExp2InRange.
 struct Finish {
   explicit Finish(const Epilogue& epilogue) : hardswish(epilogue) {}
 
   Hardswish hardswish;
   const float* add = nullptr;  // null: identity
-  float* out = nullptr;
+  float* out = nullptr;        // null: not from here, and not to be asked for
   int64_t channel = 0;  // floats from channel to channel of out and add
   int64_t row = 0;      // floats from base row to base row
 };
@@ -185,6 +186,8 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) HWY_NOINLINE void
     const SumsArguments& a, const Finish& finish) {
   constexpr int kColumns = kVectors * kLanes;
   const bool adds = kThen == Then::kFinish && finish.add != nullptr;
+  const bool asks = kThen == Then::kFinish ||
+                    (kThen == Then::kStoreExp2InRange && finish.out != nullptr);
   if (adds) prefetch<kChannels>(finish.add, finish.channel, a.pieces * 2 * kColumns);
   for (int32_t row = 0; row < a.rows; ++row) {
     const float* x = a.x + row * a.x_row;
@@ -194,9 +197,8 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) HWY_NOINLINE void
       if (adds && row + 1 < a.rows) {
         prefetch<kChannels>(finish.add + out + finish.row, finish.channel, 2 * kColumns);
       }
-      // Stores past the caches are slower than these, whose lines come while sums are made.
-      if (kThen == Then::kFinish)
-        prefetch<kChannels>(finish.out + out, finish.channel, 2 * kColumns);
+      // Plain stores wait less for lines that come while sums are made.
+      if (asks) prefetch<kChannels>(finish.out + out, finish.channel, 2 * kColumns);
       PairSums<kChannels, kVectors> s;
 #pragma GCC unroll 16
       for (int c = 0; c < kChannels; ++c) {

@@ -209,11 +209,17 @@ class TaskRunner : private TaskInput {
           const int64_t at = ((row - first_row) * p_.y.stride + ry) * columns;
           const Place place = {sums_ + block.channel * channel + at, channel, p_.y.stride * columns,
                                totals + at, p_.tile};
-          const Finish none(p_.problem.epilogue);
+          Finish later(p_.problem.epilogue);
+          if (whole_pairs_ && !p_.stream) {
+            enter_output((qy_ + row) * p_.y.stride + ry);
+            later.out = static_cast<float*>(t_.out) + element(block.channel);
+            later.channel = plane_;
+            later.row = p_.y.stride * p_.x.out;
+          }
           if (in_range_) {
-            sum_pairs<Then::kStoreExp2InRange>(block, in_base_2, row, count, place, none);
+            sum_pairs<Then::kStoreExp2InRange>(block, in_base_2, row, count, place, later);
           } else {
-            sum_pairs<Then::kStore>(block, in_base_2, row, count, place, none);
+            sum_pairs<Then::kStore>(block, in_base_2, row, count, place, later);
           }
         });
       }
