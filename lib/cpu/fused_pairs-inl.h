@@ -44,8 +44,8 @@ struct Finish {
   Hardswish hardswish;
   const float* add = nullptr;  // null: identity
   float* out = nullptr;        // null: not from here, and not to be asked for
-  int64_t channel = 0;  // floats from channel to channel of out and add
-  int64_t row = 0;      // floats from base row to base row
+  int64_t channel = 0;         // floats from channel to channel of out and add
+  int64_t row = 0;             // floats from base row to base row
 };
 
 HWY_INLINE void put(VF v, float* to, bool stream) {
@@ -186,8 +186,8 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) HWY_NOINLINE void
     const SumsArguments& a, const Finish& finish) {
   constexpr int kColumns = kVectors * kLanes;
   const bool adds = kThen == Then::kFinish && finish.add != nullptr;
-  const bool asks = kThen == Then::kFinish ||
-                    (kThen == Then::kStoreExp2InRange && finish.out != nullptr);
+  const bool asks =
+      kThen == Then::kFinish || (kThen == Then::kStoreExp2InRange && finish.out != nullptr);
   if (adds) prefetch<kChannels>(finish.add, finish.channel, a.pieces * 2 * kColumns);
   for (int32_t row = 0; row < a.rows; ++row) {
     const float* x = a.x + row * a.x_row;
