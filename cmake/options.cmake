@@ -22,6 +22,11 @@ if(VOLUP_CUDA STREQUAL "AUTO" OR VOLUP_CUDA)
     enable_language(CUDA)
     if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12)
       set(VOLUP_WITH_CUDA ON)
+      # CMake 3.25 calls CUDA::nvToolsExt deprecated without looking whether it is there; in CUDA 13 it
+      # is not.
+      if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13 AND NOT TARGET CUDA::nvToolsExt)
+        add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
+      endif()
       find_package(CUDAToolkit REQUIRED)
       # CMake 3.25 does not know that nvcc takes C++20 since 12.
       if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
