@@ -3,6 +3,7 @@
 // Laws of a transposed convolution that need no oracle, on the identity epilogue with integers so
 // that they hold exactly; and the promise of the same bits.
 #include "gpu_test.h"
+#include "loud_case.h"
 
 namespace volup::test {
 namespace {
@@ -78,19 +79,10 @@ TEST_F(Laws, ImpulseGivesTheKernel) {
       if (got.empty()) return;
       const int64_t first = ci / g.in_per_group() * g.out_per_group();
       for (int64_t tap = 0; tap < g.taps(); ++tap) {
-        const Axes k = {tap / (g.kernel[1] * g.kernel[2]), tap / g.kernel[2] % g.kernel[1],
-                        tap % g.kernel[2]};
-        std::array<int64_t, 4> voxel = {at[0]};
-        bool exists = true;
-        for (size_t axis = 0; axis < 3; ++axis) {
-          const int64_t o =
-              at[1 + axis] * g.stride[axis] - g.padding_begin[axis] + k[axis] * g.dilation[axis];
-          voxel[1 + axis] = o;
-          exists = exists && o >= 0 && o < out[2 + axis];
-        }
-        if (!exists) continue;
+        const auto voxel = target_of(c.problem, at, tap);
+        if (!voxel) continue;
         for (int64_t co = 0; co < g.out_per_group(); ++co) {
-          float& value = got[element_at(out, voxel, first + co)];
+          float& value = got[element_at(out, *voxel, first + co)];
           const auto w = static_cast<size_t>((ci * g.out_per_group() + co) * g.taps() + tap);
           ASSERT_EQ(value, c.weight[w]) << "tap " << tap << " channel " << co;
           value = 0;
@@ -141,22 +133,14 @@ TEST_F(Laws, AdjointOfTheConvolution) {
     const auto voxels = voxels_of(in, int64_t{1} << 40);
     for (const auto& voxel : voxels) {
       for (int64_t tap = 0; tap < g.taps(); ++tap) {
-        const Axes k = {tap / (g.kernel[1] * g.kernel[2]), tap / g.kernel[2] % g.kernel[1],
-                        tap % g.kernel[2]};
-        std::array<int64_t, 4> at = {voxel[0]};
-        bool exists = true;
-        for (size_t axis = 0; axis < 3; ++axis) {
-          at[1 + axis] =
-              voxel[1 + axis] * g.stride[axis] - g.padding_begin[axis] + k[axis] * g.dilation[axis];
-          exists = exists && at[1 + axis] >= 0 && at[1 + axis] < out[2 + axis];
-        }
-        if (!exists) continue;
+        const auto at = target_of(c.problem, voxel, tap);
+        if (!at) continue;
         for (int64_t ci = 0; ci < g.in_channels; ++ci) {
           const int64_t first = ci / g.in_per_group() * g.out_per_group();
           double sum = 0;
           for (int64_t co = 0; co < g.out_per_group(); ++co) {
             const auto w = static_cast<size_t>((ci * g.out_per_group() + co) * g.taps() + tap);
-            sum += double{c.weight[w]} * double{y[element_at(out, at, first + co)]};
+            sum += double{c.weight[w]} * double{y[element_at(out, *at, first + co)]};
           }
           right += sum * double{c.x[element_at(in, voxel, ci)]};
         }
@@ -333,31 +317,6 @@ TEST_F(Laws, SameBitsWhateverTheOtherSamplesHold) {
   }
 }
 
-// Output voxels that read an input voxel of `changed`, [n, z, y, x].
-std::vector<bool> reached_by(const Problem& problem, const std::vector<bool>& changed) {
-  const ConvTranspose3d& g = problem.geometry;
-  const Shape5 in = {problem.input[0], 1, problem.input[2], problem.input[3], problem.input[4]};
-  const Shape5& out = problem.output;
-  const Shape5 flat = {out[0], 1, out[2], out[3], out[4]};
-  std::vector<bool> reached(static_cast<size_t>(count_of(flat)));
-  for (const auto& voxel : voxels_of(in, int64_t{1} << 40)) {
-    if (!changed[element_at(in, voxel, 0)]) continue;
-    for (int64_t tap = 0; tap < g.taps(); ++tap) {
-      const Axes k = {tap / (g.kernel[1] * g.kernel[2]), tap / g.kernel[2] % g.kernel[1],
-                      tap % g.kernel[2]};
-      std::array<int64_t, 4> at = {voxel[0]};
-      bool exists = true;
-      for (size_t axis = 0; axis < 3; ++axis) {
-        at[1 + axis] =
-            voxel[1 + axis] * g.stride[axis] - g.padding_begin[axis] + k[axis] * g.dilation[axis];
-        exists = exists && at[1 + axis] >= 0 && at[1 + axis] < out[2 + axis];
-      }
-      if (exists) reached[element_at(flat, at, 0)] = true;
-    }
-  }
-  return reached;
-}
-
 // A kernel may take a softmax's exponentials as they are where logits allow, and must be right
 // where they do not, but no voxel's bits may tell what its neighbours hold: quiet samples, loud
 // ones, and ones with a loud voxel here and there, several tiles a warpgroup.
@@ -366,46 +325,19 @@ TEST_F(Laws, SameBitsOfASoftmaxWhateverItsNeighboursHold) {
        {"B n24 ci32 co64 i4x16x32 k3 s2 p1 op1", "B n9 ci20 co50 i3x9x15 k3 s2 p1",
         "B n12 ci32 co64 i6x24x16 k5x3x4 s2x1x2 p1"}) {
     for (const char* format : {"fp32", "tf32", "bf16", "fp16 io=fp16", "bf16 io=bf16"}) {
-      Case quiet = random_case(problem_of(cat(shape, " ", format)), DataSet::kZeroMean, 53, 2.0);
-      // So that fp16 pairs hold both: who takes a sample is a matter of all of it.
-      for (float& value : quiet.x) {
-        if (std::abs(value) < 0x1p-8f) value = std::copysign(0x1p-8f, value);
-      }
-      Case loud = quiet;
-      const Shape5& in = quiet.problem.input;
-      const int64_t plane = in[2] * in[3] * in[4];
-      std::mt19937 random(54);
-      std::vector<bool> changed(static_cast<size_t>(in[0] * plane));
-      for (int64_t i = 0; i < in[0] * plane; ++i) {
-        const int64_t n = i / plane;
-        if (n % 3 == 0 || (n % 3 == 1 && random() % 300 != 0)) continue;
-        changed[static_cast<size_t>(i)] = true;
-        for (int64_t ci = 0; ci < in[1]; ++ci) {
-          loud.x[static_cast<size_t>((n * in[1] + ci) * plane + i % plane)] *= 64.0f;
-        }
-      }
-      const auto reached = reached_by(quiet.problem, changed);
-      const Shape5& out = quiet.problem.output;
-      const Shape5 flat = {out[0], 1, out[2], out[3], out[4]};
+      LoudCase c = loud_case(problem_of(cat(shape, " ", format)), 53, 2.0);
       constexpr int64_t kVoxels = 3000;
-      loud.model();
-      const double chain = chain_maximum(loud, kVoxels);
-      for_each_kernel(quiet, [&](const Kernel& kernel) {
-        const auto one = values(kernel, quiet);
-        const auto two = values(kernel, loud);
-        if (one.empty() || two.empty()) return;
-        const auto report = check_outputs(loud, two, chain, kVoxels);
+      c.loud.model();
+      const double chain = chain_maximum(c.loud, kVoxels);
+      for_each_kernel(c.quiet, [&](const Kernel& kernel) {
+        const auto quiet = values(kernel, c.quiet);
+        const auto loud = values(kernel, c.loud);
+        if (quiet.empty() || loud.empty()) return;
+        const auto report = check_outputs(c.loud, loud, chain, kVoxels);
         EXPECT_TRUE(report.ok()) << report.text;
-        if (!keeps_bits_across_batches(kernel)) return;
-        int64_t differences = 0;
-        for (const auto& voxel : voxels_of(flat, int64_t{1} << 40)) {
-          if (reached[element_at(flat, voxel, 0)]) continue;
-          for (int64_t co = 0; co < out[1]; ++co) {
-            const size_t at = element_at(out, voxel, co);
-            differences += one[at] != two[at];
-          }
+        if (keeps_bits_across_batches(kernel)) {
+          EXPECT_EQ(c.differences(quiet, loud), 0);
         }
-        EXPECT_EQ(differences, 0);
       });
     }
   }
