@@ -5,8 +5,13 @@
 #ifndef VOLUP_TESTS_LOUD_CASE_H_
 #define VOLUP_TESTS_LOUD_CASE_H_
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <random>
@@ -37,16 +42,17 @@ struct LoudCase {
   Case quiet, loud;
   std::vector<bool> reached;  // output voxels that read a loud one, [n, z, y, x]
 
-  // Elements of an output of quiet and of loud that differ where no loud voxel reaches.
-  int64_t differences(const std::vector<float>& one, const std::vector<float>& two) const {
+  // Elements of an output of quiet and of loud whose bits differ where no loud voxel reaches.
+  int64_t differences(const std::vector<float>& of_quiet, const std::vector<float>& of_loud) const {
     const Shape5& out = quiet.problem.output;
+    EXPECT_EQ(of_quiet.size(), of_loud.size());
     int64_t count = 0;
     size_t voxel_index = 0;
     for (const auto& voxel : voxels_of(out, int64_t{1} << 40)) {
       if (reached[voxel_index++]) continue;
       for (int64_t co = 0; co < out[1]; ++co) {
         const size_t at = element_at(out, voxel, co);
-        count += one[at] != two[at];
+        count += std::bit_cast<uint32_t>(of_quiet[at]) != std::bit_cast<uint32_t>(of_loud[at]);
       }
     }
     return count;
@@ -62,6 +68,7 @@ inline LoudCase loud_case(const Problem& problem, uint32_t seed, double scale) {
     if (std::abs(value) < 0x1p-8f) value = std::copysign(0x1p-8f, value);
   }
   c.loud = c.quiet;
+  c.loud.name += ", loud";
   const Shape5& in = problem.input;
   const Shape5& out = problem.output;
   const Shape5 voxels_out = {out[0], 1, out[2], out[3], out[4]};
@@ -69,13 +76,20 @@ inline LoudCase loud_case(const Problem& problem, uint32_t seed, double scale) {
   std::mt19937 random(seed + 1);
   for (const auto& voxel : voxels_of(in, int64_t{1} << 40)) {
     const int64_t third = voxel[0] % 3;
-    if (third == 0 || (third == 1 && random() % 300 != 0)) continue;
+    if (third == 0 || (third == 1 && random() % 30 != 0)) continue;
     for (int64_t ci = 0; ci < in[1]; ++ci) c.loud.x[element_at(in, voxel, ci)] *= 64.0f;
     for (int64_t tap = 0; tap < problem.geometry.taps(); ++tap) {
       if (const auto target = target_of(problem, voxel, tap)) {
         c.reached[element_at(voxels_out, *target, 0)] = true;
       }
     }
+  }
+  // Mixed samples must hold both kinds of outputs.
+  const auto size = static_cast<ptrdiff_t>(c.reached.size()) / out[0];
+  for (ptrdiff_t n = 1; n < out[0]; n += 3) {
+    const auto begin = c.reached.begin() + n * size;
+    const auto count = std::count(begin, begin + size, true);
+    EXPECT_TRUE(count > 0 && count < size) << c.loud.name << ", sample " << n;
   }
   return c;
 }

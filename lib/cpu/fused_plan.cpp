@@ -307,7 +307,8 @@ Result<FusedPlan> plan_fused(const Problem& problem, const DeviceProperties& dev
   make_steps(plan);
 
   // Where the tensors do not fit into the last-level cache, a store need not read the line that it
-  // replaces; but where a line can be asked for long before, that costs less.
+  // replaces; but where a line can be asked for long before, that costs less. (A softmax asks too
+  // where its stores are plain, and past the caches they are a little faster on Zen 3.)
   double elements = 0;
   for (const Shape5& shape : {problem.input, problem.output}) {
     double count = shape == problem.output && takes_add(problem.epilogue.kind) ? 2 : 1;

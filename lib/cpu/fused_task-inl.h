@@ -71,6 +71,11 @@ class TaskRunner : private TaskInput {
     return std::min((qy_ + row + rows) * p_.y.stride, p_.y.out);
   }
 
+  // Base rows of the band that have an output of phase ry.
+  int64_t outputs_of_phase(int64_t ry) const {
+    return (p_.y.out - ry + p_.y.stride - 1) / p_.y.stride - qy_;
+  }
+
   void enter_output(int64_t oh) { at_ = (od_ * p_.y.out + oh) * p_.x.out + first_out_; }
 
   // Epilogues value by value: a block of channels over several rows, so that its weights stay in
@@ -119,16 +124,16 @@ class TaskRunner : private TaskInput {
       for (int64_t ry = 0; ry < p_.y.stride; ++ry) {
         enter_phase(rz, ry);
         // The last base row may have no output of this phase.
-        const int64_t outputs = (p_.y.out - ry + p_.y.stride - 1) / p_.y.stride - qy_;
-        for_rows(first_row, std::min(first_row + rows, outputs), [&](int64_t row, int64_t count) {
-          enter_output((qy_ + row) * p_.y.stride + ry);
-          const int64_t at = element(block.channel);
-          if (takes_add(p_.problem.epilogue.kind)) {
-            finish.add = static_cast<const float*>(t_.add) + at;
-          }
-          finish.out = static_cast<float*>(t_.out) + at;
-          sum_pairs<Then::kFinish>(block, t_.packed, row, count, {}, finish);
-        });
+        for_rows(first_row, std::min(first_row + rows, outputs_of_phase(ry)),
+                 [&](int64_t row, int64_t count) {
+                   enter_output((qy_ + row) * p_.y.stride + ry);
+                   const int64_t at = element(block.channel);
+                   if (takes_add(p_.problem.epilogue.kind)) {
+                     finish.add = static_cast<const float*>(t_.add) + at;
+                   }
+                   finish.out = static_cast<float*>(t_.out) + at;
+                   sum_pairs<Then::kFinish>(block, t_.packed, row, count, {}, finish);
+                 });
       }
     }
   }
@@ -202,19 +207,24 @@ class TaskRunner : private TaskInput {
     const float* const in_base_2 = t_.packed + p_.packed_floats();
     float* const totals = per_column_;  // [output rows, rx, tile]
     std::fill(totals, totals + rows * p_.y.stride * columns, 0.0f);
+    Finish later(p_.problem.epilogue);
+    later.channel = plane_;
+    later.row = p_.y.stride * p_.x.out;
+    const bool asks = in_range_ && whole_pairs_ && !p_.stream;
     for (const FusedBlock& block : p_.blocks) {
       for (int64_t ry = 0; ry < p_.y.stride; ++ry) {
         enter_phase(rz, ry);
+        const int64_t outputs = outputs_of_phase(ry);
         for_rows(first_row, first_row + rows, [&](int64_t row, int64_t count) {
           const int64_t at = ((row - first_row) * p_.y.stride + ry) * columns;
           const Place place = {sums_ + block.channel * channel + at, channel, p_.y.stride * columns,
                                totals + at, p_.tile};
-          Finish later(p_.problem.epilogue);
-          if (whole_pairs_ && !p_.stream) {
+          // The last base row may have no output of this phase.
+          if (asks && row + count <= outputs) {
             enter_output((qy_ + row) * p_.y.stride + ry);
             later.out = static_cast<float*>(t_.out) + element(block.channel);
-            later.channel = plane_;
-            later.row = p_.y.stride * p_.x.out;
+          } else {
+            later.out = nullptr;
           }
           if (in_range_) {
             sum_pairs<Then::kStoreExp2InRange>(block, in_base_2, row, count, place, later);

@@ -229,7 +229,6 @@ TEST(Laws, SameBitsWhateverTheNeighboursHold) {
         "B n3 ci32 co64 i3x9x15 k3 s2 p1 fp16 io=fp16", "A n3 ci3 co16 i8x16x17 k3 s2 p1 fp32",
         "A n3 ci5 co10 i4x9x16 k4x2x3 s2x1x3 p1 bf16 io=bf16"}) {
     LoudCase c = loud_case(problem_of(text), 53, 0.5);
-    c.loud.model();
     const double chain = chain_maximum(c.loud);
     for_each_target(c.quiet, [&](const Target& target) {
       const auto loud = values(target, c.loud);

@@ -318,8 +318,8 @@ TEST_F(Laws, SameBitsWhateverTheOtherSamplesHold) {
 }
 
 // A kernel may take a softmax's exponentials as they are where logits allow, and must be right
-// where they do not, but no voxel's bits may tell what its neighbours hold: quiet samples, loud
-// ones, and ones with a loud voxel here and there, several tiles a warpgroup.
+// where they do not, but within a sample whose range decides nothing no voxel's bits may tell what
+// its neighbours hold. The first shape has several tiles a warpgroup.
 TEST_F(Laws, SameBitsOfASoftmaxWhateverItsNeighboursHold) {
   for (const char* shape :
        {"B n24 ci32 co64 i4x16x32 k3 s2 p1 op1", "B n9 ci20 co50 i3x9x15 k3 s2 p1",
@@ -327,7 +327,6 @@ TEST_F(Laws, SameBitsOfASoftmaxWhateverItsNeighboursHold) {
     for (const char* format : {"fp32", "tf32", "bf16", "fp16 io=fp16", "bf16 io=bf16"}) {
       LoudCase c = loud_case(problem_of(cat(shape, " ", format)), 53, 2.0);
       constexpr int64_t kVoxels = 3000;
-      c.loud.model();
       const double chain = chain_maximum(c.loud, kVoxels);
       for_each_kernel(c.quiet, [&](const Kernel& kernel) {
         const auto quiet = values(kernel, c.quiet);
