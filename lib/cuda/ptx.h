@@ -109,6 +109,18 @@ __device__ inline void mbarrier_arrive(uint64_t* barrier, uint32_t count) {
                : "memory");
 }
 
+// The same where arrives is true, without a branch.
+__device__ inline void mbarrier_arrive_if(bool arrives, uint64_t* barrier, uint32_t count) {
+  asm volatile(
+      "{\n\t"
+      ".reg .pred p;\n\t"
+      "setp.ne.b32 p, %2, 0;\n\t"
+      "@p mbarrier.arrive.shared::cta.b64 _, [%0], %1;\n\t"
+      "}" ::"r"(shared_address(barrier)),
+      "r"(count), "r"(static_cast<uint32_t>(arrives))
+      : "memory");
+}
+
 // "mbarrier.arrive.expect_tx": arrives and expects bytes of asynchronous copies.
 __device__ inline void mbarrier_arrive_expect(uint64_t* barrier, uint32_t bytes) {
   asm volatile(
@@ -283,6 +295,28 @@ __device__ inline void tensor_copy_kept(void* shared, const void* map, int i0, i
       : "memory");
 }
 
+// "cp.async.bulk.tensor": a box from shared memory to a 5-dimensional tensor in global memory, less
+// what is outside it, in the thread's current group of bulk copies.
+__device__ inline void tensor_store(const void* map, int i0, int i1, int i2, int i3, int i4,
+                                    uint32_t shared) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3, %4, %5}],"
+      " [%6];" ::"l"(map),
+      "r"(i0), "r"(i1), "r"(i2), "r"(i3), "r"(i4), "r"(shared)
+      : "memory");
+}
+
+// "cp.async.bulk.commit_group".
+__device__ inline void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+// "cp.async.bulk.wait_group": until all the thread's groups are stored.
+__device__ inline void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+// The same with .read: until all of them have been read.
+__device__ inline void bulk_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
 // ---- Programmatic dependent launch -------------------------------------------------------------
 
 // "griddepcontrol.wait": until the grids this one depends on have completed.
@@ -365,41 +399,8 @@ __device__ inline void wgmma(float (&d)[kN / 2], uint64_t a, uint64_t b, uint32_
   }
 }
 
-// The same with 2 kN columns: the first kN in first, the others in second.
-#define VOLUP_PTX_WGMMA_N128(TYPE)                                 \
-  asm volatile(                                                    \
-      "{\n"                                                        \
-      ".reg .pred p;\n"                                            \
-      "setp.ne.b32 p, %66, 0;\n"                                   \
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE \
-      " {"                                                         \
-      "%0, %1, %2, %3, %4, %5, %6, %7, "                           \
-      "%8, %9, %10, %11, %12, %13, %14, %15, "                     \
-      "%16, %17, %18, %19, %20, %21, %22, %23, "                   \
-      "%24, %25, %26, %27, %28, %29, %30, %31, "                   \
-      "%32, %33, %34, %35, %36, %37, %38, %39, "                   \
-      "%40, %41, %42, %43, %44, %45, %46, %47, "                   \
-      "%48, %49, %50, %51, %52, %53, %54, %55, "                   \
-      "%56, %57, %58, %59, %60, %61, %62, %63}, "                  \
-      "%64, %65, p, 1, 1, 0, 0;\n"                                 \
-      "}"                                                          \
-      : VOLUP_PTX_32(first), VOLUP_PTX_32(second)                  \
-      : "l"(a), "l"(b), "r"(accumulate))
-
-template <int kN, typename T>
-__device__ inline void wgmma_pair(float (&first)[kN / 2], float (&second)[kN / 2], uint64_t a,
-                                  uint64_t b, uint32_t accumulate) {
-  static_assert(kN == 64);
-  if constexpr (std::is_same_v<T, __half>) {
-    VOLUP_PTX_WGMMA_N128("f16");
-  } else {
-    VOLUP_PTX_WGMMA_N128("bf16");
-  }
-}
-
 #undef VOLUP_PTX_32
 #undef VOLUP_PTX_8
-#undef VOLUP_PTX_WGMMA_N128
 #undef VOLUP_PTX_WGMMA_N64
 
 }  // namespace volup::ptx

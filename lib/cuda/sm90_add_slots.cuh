@@ -65,7 +65,7 @@ struct AddCopies : AddBoxes<Io, kN> {
   __device__ void start(const Tile& tile) const {
     ptx::mbarrier_arrive_expect(this->full(), kAddSlotBytes);
     ptx::tensor_copy(this->shared.dynamic + this->at(),
-                     &this->p.add_maps[this->c.first_band + tile.band], tile.x * 2,
+                     &this->p.output_maps[this->c.first_band + tile.band], tile.x * 2,
                      this->first_channel(kN) + this->box * Base::kChannels, tile.y, tile.z, tile.n,
                      this->full());
   }

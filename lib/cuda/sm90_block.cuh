@@ -240,6 +240,11 @@ struct Block {
     const uint32_t round = __umulhi(number, c.stage_reciprocal);
     return {number - round * c.stages, round & 1};
   }
+  // The one by fewer than stages after it.
+  __device__ Fill fill_after(const Fill& fill, uint32_t by) const {
+    const uint32_t stages = c.stages, stage = fill.stage + by;
+    return stage < stages ? Fill{stage, fill.parity} : Fill{stage - stages, fill.parity ^ 1};
+  }
   __device__ uint32_t stage_at(uint32_t stage) const {
     return ptx::shared_address(shared.dynamic) + c.stages_at + stage * c.slab_bytes;
   }

@@ -12,6 +12,7 @@
 #include "cuda/sm90_add_slots.cuh"
 #include "cuda/sm90_block.cuh"
 #include "cuda/sm90_layout.h"
+#include "cuda/sm90_out_box.cuh"
 
 namespace volup::sm90 {
 
@@ -75,6 +76,8 @@ struct Finish : Block {
   static constexpr bool kSlots = kAdds && kSquares == 2;  // add comes to slots
   using Slots = std::conditional_t<kSlots, AddSlots<Io, kN>, NoSlots>;
   static constexpr bool kCouples = couples_channels(kKind);
+  // Outputs may leave in boxes.
+  static constexpr bool kBoxes = boxes_outputs(kKind, kSquares, sizeof(Io));
 
   // What a thread finishes a tile with, read while the products pass: shared memory and special
   // registers are slow to answer. It is not kept from tile to tile for want of registers.
@@ -215,6 +218,52 @@ struct Finish : Block {
     for (int i = 0; i < kAhead; ++i) {
       load_group(static_cast<Io*>(p.out) + o.first + 8 * i * p.output_plane, added, i);
     }
+  }
+
+  __device__ static uint32_t pack(float first, float second) {
+    return std::is_same_v<Io, __half> ? ptx::pack_fp16(first, second)
+                                      : ptx::pack_bf16(first, second);
+  }
+
+  // From accumulators to the warp's box, which is sent. False where a value was not finite, of
+  // positions without an output too.
+  __device__ bool finish_in_box(Accumulators& acc, const Own& own, const Tile& tile) const {
+    float check = 0.0f;
+    [[maybe_unused]] float scale[2][2] = {};
+    if constexpr (kCouples) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        exponentials(acc[j], own.unscale * kLog2E, own.bias, scale[j], check);
+      }
+    }
+    const OutBox<Io, kN> box(*this, own.lane);
+    box.begin();
+#pragma unroll
+    for (int i = 0; i < kN / 8; ++i) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const auto value = [&](int j) {
+            const float sum = acc[j][4 * i + 2 * h + e];
+            if constexpr (kCouples) {
+              return sum * scale[j][h];
+            } else {
+              check = fmaf(sum, 0.0f, check);
+              return sum + own.bias[2 * i + e];
+            }
+          };
+          const float first = value(0), second = value(1);
+          if constexpr (kCouples) {
+            box.put(i, e, h, sigmoids_of_probabilities<Io>(first, second));
+          } else {
+            box.put(i, e, h, pack(first, second));
+          }
+        }
+      }
+    }
+    box.send(tile, first_x(tile));
+    return check == 0.0f;
   }
 
   // From accumulators to outputs. False where a value was not finite: the tile must be written

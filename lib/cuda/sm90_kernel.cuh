@@ -28,10 +28,7 @@ namespace volup::sm90 {
 // A warpgroup's role: tile after tile, from stages to outputs.
 template <Engine kEngine, EpilogueKind kKind, typename Io, int kN, int kSquares>
 struct Consumer : Block {
-  // Where ptxas keeps products of both shapes asynchronous; CI fails where it does not.
-  static constexpr bool kPairs =
-      kPartsOf<kEngine> == 1 && kSquares == 2 && couples_channels(kKind) && sizeof(Io) == 2;
-  using Multiplier = Products<kEngine, kN, kPairs>;
+  using Multiplier = Products<kEngine, kN>;
   const Multiplier products;
   using Epilogue = Finish<kKind, Io, kN, kSquares, kScales<kEngine>>;
   const Epilogue epilogue;
@@ -84,6 +81,7 @@ struct Consumer : Block {
       if constexpr (Epilogue::kSlots) slots.leave_tile();
       go_on(kConsumersOf<kSquares> / kSquares);
     }
+    if constexpr (Epilogue::kBoxes) OutBox<Io, kN>::await_stored(lane());
   }
 
   // Where weights go through the ring.
@@ -119,27 +117,41 @@ struct Consumer : Block {
     progress.started[0] = progress.started[1] = 0;
     multiply();
     const auto own = epilogue.own(scale);
-    const auto outputs = epilogue.locate(own, tile, exists);
+    const bool in_box = Epilogue::kBoxes && p.out_boxes;
     bool finite;
+    if (in_box) {
+      ptx::wgmma_wait<0>();
+      release(own.lane);
+      if constexpr (Epilogue::kBoxes) finite = epilogue.finish_in_box(acc, own, tile);
+    } else {
+      finite = finish_in_place(acc, own, tile, exists, release, slots);
+    }
+    if (__any_sync(~0u, !finite && exists)) {
+      // Orders the warp's stores before those of exact_rows.
+      if (in_box) OutBox<Io, kN>::await_stored(own.lane);
+      __syncwarp();
+      exact_rows_apart<kEngine, kKind, Io, kN>(p, shared, share, tile);
+    }
+  }
+
+  // Each thread stores its own outputs.
+  template <typename Release>
+  __device__ bool finish_in_place(Accumulators& acc, const typename Epilogue::Own& own,
+                                  const Tile& tile, bool exists, const Release& release,
+                                  typename Epilogue::Slots& slots) const {
+    const auto outputs = epilogue.locate(own, tile, exists);
+    typename Epilogue::Added added;
     if (outputs.whole) {
-      typename Epilogue::Added added;
       if constexpr (Epilogue::kAdds && !Epilogue::kSlots)
         epilogue.load_first_groups(outputs, added);
       ptx::wgmma_wait<0>();
       release(own.lane);
-      finite = epilogue.template finish<true>(acc, own, added, outputs, {}, slots);
-    } else {
-      ptx::wgmma_wait<0>();
-      release(own.lane);
-      typename Epilogue::Added none;
-      finite = epilogue.template finish<false>(acc, own, none, outputs,
-                                               epilogue.edges(own, tile, exists), slots);
+      return epilogue.template finish<true>(acc, own, added, outputs, {}, slots);
     }
-    if (__any_sync(~0u, !finite && exists)) {
-      // Orders the warp's stores before those of exact_rows.
-      __syncwarp();
-      exact_rows_apart<kEngine, kKind, Io, kN>(p, shared, share, tile);
-    }
+    ptx::wgmma_wait<0>();
+    release(own.lane);
+    return epilogue.template finish<false>(acc, own, added, outputs,
+                                           epilogue.edges(own, tile, exists), slots);
   }
 };
 

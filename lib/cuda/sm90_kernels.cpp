@@ -100,8 +100,10 @@ class Sm90Launch final : public Launch {
   Status run_main(const Kernels& kernels, const RunArguments& arguments, bool follows) const {
     if (kernels.wide) {
       Parameters p = with_pointers(*kernels.wide, arguments);
+      const auto element = static_cast<int>(sizes_.element);
+      p.out_boxes = p.out_boxes && aligned(p.out, 16) && sm90::encode_output_maps(p, element);
       if (p.paired && p.bulk && aligned(p.add, 16) &&
-          (p.add == nullptr || sm90::encode_add_maps(p, static_cast<int>(sizes_.element)))) {
+          (p.add == nullptr || sm90::encode_output_maps(p, element))) {
         return launch(*kernels.wide, p, arguments.stream, follows);
       }
     }

@@ -119,6 +119,18 @@ constexpr int add_channels(int element) {
   return kAddSlotBytes / (kSquareEdge * kAddRow * element);
 }
 
+// Outputs of 16 bits that nothing is added to leave tiles of two squares by bulk copies, a warp's
+// 16 positions at a time, in boxes [2 y][channels][16 x] of its own: nobody waits until they are
+// stored. Those of 4 bytes would take more shared memory than there is.
+constexpr bool boxes_outputs(EpilogueKind kind, int squares, int element) {
+  return squares == kMaxSquares && element == 2 && !takes_add(kind);
+}
+inline constexpr int kOutRow = 2 * kSquareEdge;  // outputs
+inline constexpr int kOutRows = 2;               // along y
+constexpr int out_box_bytes(int channels, int element) {
+  return kOutRows * channels * kOutRow * element;
+}
+
 // Bands and classes. The launch parameters hold all of them: what is the same for a whole block is
 // read from the constant bank, as operands of instructions, while shared memory is slow to answer.
 enum StepKind : int32_t { kBoth, kFirst, kSecond, kStepKinds };
@@ -153,15 +165,16 @@ struct Class {
   // How shared memory is used. Where the weights stay, tiles march along z through the slabs of
   // their window of planes, each loaded once; else the weights go through a ring of slots, and a
   // tile's slabs are loaded for it alone. A stage holds a slab.
-  int32_t resident;       // weights stay
-  int32_t z_min, window;  // planes that tiles march through: z_min .. z_min + window - 1
+  int32_t resident;              // weights stay
+  int32_t z_min, window;         // planes that tiles march through: z_min .. z_min + window - 1
+  int32_t plane_of[kMaxPlanes];  // of a tap along z, in the window: delta_z - z_min
   int32_t stages;
   uint32_t stage_reciprocal;  // ceil(2^32 / stages)
   int32_t raw_slots;          // of x on its way: 2 to kMaxRawSlots, or kMaxBulkSlots
   int32_t raw_slot_bytes;
-  int32_t quads_of_row, quads;        // of a box that bulk copies bring: see BulkLoader
-  int32_t add_slots;                  // 2 to kMaxAddSlots, or 0
-  int32_t raw_at, stages_at, add_at;  // in the dynamic shared memory
+  int32_t quads_of_row, quads;                // of a box that bulk copies bring: see BulkLoader
+  int32_t add_slots;                          // 2 to kMaxAddSlots, or 0
+  int32_t raw_at, stages_at, add_at, out_at;  // in the dynamic shared memory
 
   // Tiles of a band for a channel tile: of the problem's sizes, not of the plan.
   int32_t tiles_x, tiles_y, positions_z;
@@ -192,8 +205,9 @@ struct Shared {
 inline constexpr size_t kSharedHeader = offsetof(Shared, dynamic);
 
 struct Parameters {
-  CUtensorMap x_map;                    // of x, where bulk is set
-  CUtensorMap add_maps[kMaxBands / 2];  // of add at the outputs of a band, where tiles are wide
+  CUtensorMap x_map;  // of x, where bulk is set
+  // Where tiles are wide: of add at the outputs of a band, or of those outputs that leave in boxes.
+  CUtensorMap output_maps[kMaxBands / 2];
   const void* x;
   const void* add;
   void* out;
@@ -207,9 +221,10 @@ struct Parameters {
   int32_t co, od, oh, ow;
   int64_t input_plane, output_plane;  // elements between channels
   int32_t stride_z, stride_y, stride_x;
-  int32_t tile_x;  // base positions a tile advances along x: 8 or 16
-  int32_t chunks;  // of input channels
-  int32_t paired;  // outputs of the two accumulators are neighbours, aligned to two elements
+  int32_t tile_x;     // base positions a tile advances along x: 8 or 16
+  int32_t chunks;     // of input channels
+  int32_t paired;     // outputs of the two accumulators are neighbours, aligned to two elements
+  int32_t out_boxes;  // outputs leave in boxes
   // Boxes of x that bulk copies take, a slab's positions; where bulk is not set threads copy
   // elements.
   int32_t bulk, box_x, box_y, box_c;

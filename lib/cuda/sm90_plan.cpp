@@ -55,6 +55,7 @@ Class make_class(const ClassPhases& phases, const Plan& plan, bool joint,
   }
   c.z_min = static_cast<int32_t>(z_min);
   c.window = static_cast<int32_t>(z_max - z_min + 1);
+  for (int i = 0; i < c.planes; ++i) c.plane_of[i] = c.delta_z[i] - c.z_min;
 
   int64_t y_min = y[0].taps[0].delta, y_max = y_min;
   for (const PhaseTaps& phase : y) {
@@ -100,6 +101,7 @@ Class make_class(const ClassPhases& phases, const Plan& plan, bool joint,
   return c;
 }
 
+constexpr int64_t kBoxAlignment = 128;  // of what bulk copies take, and where they swizzle
 constexpr int64_t kAddAlignment = 1024;
 constexpr int64_t round_down(int64_t bytes, int64_t to) { return bytes / to * to; }
 
@@ -148,6 +150,12 @@ bool fit(Class& c, const Plan& plan, int64_t available) {
   // several bands warpgroups are in two windows at a time, where they are three.
   const int64_t window =
       int64_t{c.window} * plan.chunks + (c.bands > 1 && plan.squares == 1 ? 2 : 1);
+  if (plan.out_boxes) {
+    const int64_t boxes =
+        int64_t{4} * kConsumersOf<kMaxSquares> * out_box_bytes(plan.channels, plan.element);
+    available = round_down(available - boxes, kBoxAlignment);
+    c.out_at = static_cast<int32_t>(available);
+  }
   // Slots for add come last, where the swizzle of bulk copies wants them. What is asked for early
   // counts more than slots of raw x.
   const int most_add = plan.add_slots ? kMaxAddSlots : 0;
@@ -368,7 +376,14 @@ Plan make_plan(const Problem& problem, Engine engine, int squares, const DeviceP
   const auto available =
       static_cast<int64_t>(device.shared_memory_bytes) - static_cast<int64_t>(kSharedHeader);
   plan.element = static_cast<int>(element_size(problem.io));
+  // Boxes for outputs, where rows are what bulk copies take and shared memory has room.
+  plan.out_boxes = boxes_outputs(problem.epilogue.kind, squares, plan.element) &&
+                   problem.conv_output[4] * plan.element % 16 == 0;
   bool fits = lay_out(plan, g, available);
+  if (!fits && plan.out_boxes) {
+    plan.out_boxes = false;
+    fits = lay_out(plan, g, available);
+  }
   if (!fits && g.stride[2] == 1) {
     plan.narrow = true;
     fits = lay_out(plan, g, available);
@@ -385,7 +400,7 @@ double tile_cost(const Plan& plan, const Class& c, bool adds) {
   const int parts = parts_of(plan.engine);
   const int products = parts * (parts + 1) / 2;
   const double multiply = products * (kChunk / 16.0) * c.weight_blocks * plan.channels / 2;
-  const double finish = !adds ? 1500 : parts > 1 ? 3500 : 3000;
+  const double finish = plan.out_boxes ? 750 : !adds ? 1500 : parts > 1 ? 3500 : 3000;
   return multiply + finish * c.bands;
 }
 
@@ -442,6 +457,7 @@ Parameters make_parameters(const Plan& plan, const Problem& problem, const Devic
   p.stride_x = narrow(g.stride[2]);
   p.tile_x = (g.stride[2] == 1 && !plan.narrow ? 2 : plan.squares) * kSquareEdge;
   p.chunks = plan.chunks;
+  p.out_boxes = plan.out_boxes;
   p.bulk = plan.bulk && problem.input[4] * plan.element % 16 == 0;
   p.box_x = plan.box_x;
   p.box_y = plan.box_y;

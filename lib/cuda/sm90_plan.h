@@ -27,6 +27,7 @@ struct Plan {
   bool narrow = false;
   int squares = 1;         // of a tile
   bool add_slots = false;  // add comes through slots
+  bool out_boxes = false;  // outputs leave in boxes
   bool bulk = false;       // x may come by bulk copies, of boxes of this size
   int box_x = 0, box_y = 0;
   std::vector<Class> classes;

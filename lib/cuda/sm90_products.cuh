@@ -11,9 +11,7 @@
 
 namespace volup::sm90 {
 
-// kPairs: a step of both accumulators is one product, of all their channels, which reads x once;
-// else two side by side. The sums are the same.
-template <Engine kEngine, int kN, bool kPairs>
+template <Engine kEngine, int kN>
 struct Products : Block {
   using Block::Block;
   static constexpr int kParts = kPartsOf<kEngine>;
@@ -67,13 +65,12 @@ struct Products : Block {
   // so that who is more than a round of the stages ahead of what it has seen must learn otherwise
   // that the fill before in the same stage is over: this one was begun then. That happens where
   // runs are short.
-  __device__ void await_fill(uint32_t number, Progress& progress) const {
+  __device__ void await_fill(uint32_t number, const Fill& fill, Progress& progress) const {
     if (number - progress.seen > static_cast<uint32_t>(c.stages)) {
       const auto begun = [&] { return ptx::atomic_load_acquire(&shared.begun) - number - 1; };
       while (__any_sync(~0u, static_cast<int32_t>(begun()) < 0)) {
       }
     }
-    const Fill fill = fill_of(number);
     wait(&shared.full[fill.stage], fill.parity);
     progress.seen = number;
   }
@@ -83,31 +80,19 @@ struct Products : Block {
   // large sums. square: of the tile; first: the first fill of its window.
   __device__ void multiply_window(Accumulators& acc, const Band& band, int square, uint32_t first,
                                   Progress& progress) const {
-    for (int i = 0; i < c.window * p.chunks; ++i) await_fill(first + i, progress);
+    const Fill first_fill = fill_of(first);
+    for (int i = 0; i < c.window * p.chunks; ++i) {
+      await_fill(first + i, fill_after(first_fill, i), progress);
+    }
     const auto for_each_slab = [&](const auto& body) {
       uint32_t w = (ptx::shared_address(shared.dynamic) >> 4) + band.first_block * kBlockAt;
       for (int chunk = 0; chunk < p.chunks; ++chunk) {
-        for (int plane = 0; plane < c.planes; ++plane) {
-          const uint32_t fill = first + (c.delta_z[plane] - c.z_min) * p.chunks + chunk;
-          body((stage_at(fill_of(fill).stage) >> 4) + square * kSquareStep, w);
-          w += band.blocks() * kBlockAt;
+        for (int plane = 0; plane < c.planes; ++plane, w += band.blocks() * kBlockAt) {
+          const Fill fill = fill_after(first_fill, c.plane_of[plane] * p.chunks + chunk);
+          body((stage_at(fill.stage) >> 4) + square * kSquareStep, w);
         }
       }
     };
-    const auto multiply_of_both = [&] {
-      ptx::wgmma_fence();
-      for_each_slab([&](uint32_t x, uint32_t w) { multiply_both(acc, band, x, w, progress); });
-    };
-    if constexpr (kPairs) {
-      if (band.steps[kBoth] > 0) {
-        multiply_of_both();
-        ptx::wgmma_commit();
-        // Products of another shape into the same accumulators must not be under way beside them.
-        ptx::wgmma_wait<0>();
-      }
-    } else if constexpr (kParts == 1) {
-      multiply_of_both();
-    }
     ptx::wgmma_fence();
     if constexpr (kPassesOf<kEngine> == 2) {
       for_each_slab(
@@ -123,7 +108,10 @@ struct Products : Block {
         ptx::wgmma_fence();
       }
     }
-    for_each_slab([&](uint32_t x, uint32_t w) { multiply_slab<false>(acc, band, x, w, progress); });
+    for_each_slab([&](uint32_t x, uint32_t w) {
+      if constexpr (kParts == 1) multiply_both(acc, band, x, w, progress);
+      multiply_slab<false>(acc, band, x, w, progress);
+    });
     ptx::wgmma_commit();
   }
 
@@ -133,23 +121,8 @@ struct Products : Block {
 #pragma unroll 1
     for (int i = 0; i < band.steps[kBoth]; ++i, w += 2 * kBlockAt) {
       const uint32_t at = x + band.step_at[kBoth][i];
-      if constexpr (kPairs) {
-        multiply_pair(acc, {at, w}, progress.started);
-      } else {
-        const Step steps[2] = {{at, w}, {at, w + kBlockAt}};
-        multiply<false, 2>(acc, steps, progress.started);
-      }
-    }
-  }
-  __device__ void multiply_pair(Accumulators& acc, const Step& step, uint32_t (&started)[2]) const {
-    const uint32_t x_high = ptx::matrix_descriptor_64_high(kRowBytes * c.slab_x);
-    const uint32_t w_high = ptx::matrix_descriptor_64_high(kRowBytes * 8);
-#pragma unroll
-    for (int k = 0; k < kChunk / 16; ++k) {
-      ptx::wgmma_pair<kN, Operand>(acc[0], acc[1],
-                                   ptx::matrix_descriptor_64(step.x + 2 * k, x_high),
-                                   ptx::matrix_descriptor_64(step.w + 2 * k, w_high), started[0]);
-      started[0] = started[1] = 1;
+      const Step steps[2] = {{at, w}, {at, w + kBlockAt}};
+      multiply<false, 2>(acc, steps, progress.started);
     }
   }
 
@@ -180,16 +153,17 @@ struct Products : Block {
     rest.template operator()<0>();
   }
 
-  // Gives the slabs of tile i of tiles back to the loader. Each plane of a run is awaited as often
-  // as there are planes in a window; those near its ends have fewer tiles, and the first and the
-  // last tile stand in for what is missing.
+  // Gives the slabs of tile i of tiles back to the loader, a lane a plane. Each plane of a run is
+  // awaited as often as there are planes in a window; those near its ends have fewer tiles, and the
+  // first and the last tile stand in for what is missing.
   __device__ void release_window(uint32_t first, int i, int tiles, int lane) const {
-    for (int plane = 0; plane < c.window; ++plane) {
-      const uint32_t count = 1 + (i == 0 ? c.window - 1 - plane : 0) + (i == tiles - 1 ? plane : 0);
-      for (int chunk = 0; chunk < p.chunks; ++chunk) {
-        const uint32_t stage = fill_of(first + plane * p.chunks + chunk).stage;
-        if (lane == 0) ptx::mbarrier_arrive(&shared.empty[stage], count);
-      }
+    static_assert(kMaxPlanes * 2 <= 32);  // planes of a window: dilation to 2
+    const Fill first_fill = fill_of(first);
+    const uint32_t count = 1 + (i == 0 ? c.window - 1 - lane : 0) + (i == tiles - 1 ? lane : 0);
+#pragma unroll 1
+    for (int chunk = 0; chunk < p.chunks; ++chunk) {
+      const Fill fill = fill_after(first_fill, lane * p.chunks + chunk);
+      ptx::mbarrier_arrive_if(lane < c.window, &shared.empty[fill.stage], count);
     }
   }
 
@@ -201,8 +175,9 @@ struct Products : Block {
     const int fills = slabs * kPasses;
     for (int i = 0; i < fills; ++i) {
       const uint32_t number = (ordinal * fills + i) * kConsumers + w;
-      await_fill(number, progress);
-      const uint32_t stage = fill_of(number).stage;
+      const Fill fill = fill_of(number);
+      await_fill(number, fill, progress);
+      const uint32_t stage = fill.stage;
       if (kPasses == 2 && i < slabs) {
         multiply_slab_by_ring<kPasses == 2>(acc, stage_at(stage), progress);
       } else {

@@ -15,9 +15,9 @@ namespace volup::sm90 {
 // positions and box_c channels; element: bytes. False where the driver cannot.
 bool encode_x_map(const Parameters& p, const void* x, int element, CUtensorMap* map);
 
-// Of add at the outputs of each band, for tiles of two squares: see AddSlots. False where the
-// driver cannot.
-bool encode_add_maps(Parameters& p, int element);
+// Of add at the outputs of each band, for tiles of two squares: see AddSlots; where nothing is
+// added, of the outputs themselves: see OutBox. False where the driver cannot.
+bool encode_output_maps(Parameters& p, int element);
 
 }  // namespace volup::sm90
 
