@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How "cuda/sm90" finishes a tile: from accumulators through bias and epilogue to stores, all in
-// registers. It tells where values were not finite; writing those anew is sm90_exact.cuh's.
+// How "cuda/sm90" finishes a tile: from accumulators through bias and epilogue, in registers, to
+// stores or the warp's box. It tells where values were not finite; writing those anew is
+// sm90_exact.cuh's.
 #ifndef VOLUP_CUDA_SM90_FINISH_CUH_
 #define VOLUP_CUDA_SM90_FINISH_CUH_
 
@@ -228,6 +229,7 @@ struct Finish : Block {
   // From accumulators to the warp's box, which is sent. False where a value was not finite, of
   // positions without an output too.
   __device__ bool finish_in_box(Accumulators& acc, const Own& own, const Tile& tile) const {
+    static_assert(kCouples || !kScaled);
     float check = 0.0f;
     [[maybe_unused]] float scale[2][2] = {};
     if constexpr (kCouples) {
@@ -237,7 +239,7 @@ struct Finish : Block {
       }
     }
     const OutBox<Io, kN> box(*this, own.lane);
-    box.begin();
+    box.await_read();
 #pragma unroll
     for (int i = 0; i < kN / 8; ++i) {
 #pragma unroll

@@ -81,7 +81,8 @@ struct Consumer : Block {
       if constexpr (Epilogue::kSlots) slots.leave_tile();
       go_on(kConsumersOf<kSquares> / kSquares);
     }
-    if constexpr (Epilogue::kBoxes) OutBox<Io, kN>::await_stored(lane());
+    // Shared memory must last until all of it is read.
+    if constexpr (Epilogue::kBoxes) OutBox<Io, kN>(*this, lane()).await_read();
   }
 
   // Where weights go through the ring.

@@ -120,8 +120,8 @@ constexpr int add_channels(int element) {
 }
 
 // Outputs of 16 bits that nothing is added to leave tiles of two squares by bulk copies, a warp's
-// 16 positions at a time, in boxes [2 y][channels][16 x] of its own: nobody waits until they are
-// stored. Those of 4 bytes would take more shared memory than there is.
+// 16 positions at a time, in boxes [2 y][channels][16 x] of its own, while the warp is at its next
+// tile. Boxes of 4 bytes an output, 128 KiB, would leave too little for weights and stages.
 constexpr bool boxes_outputs(EpilogueKind kind, int squares, int element) {
   return squares == kMaxSquares && element == 2 && !takes_add(kind);
 }
@@ -150,7 +150,7 @@ struct Band {
 struct Class {
   int32_t first_band, bands;
   int32_t phase_z, phase_x[2];
-  int32_t shift_x[2];    // of the accumulator's positions: 0, or kTileEdge
+  int32_t shift_x[2];    // of the accumulator's positions: 0, or kSquareEdge
   int32_t accumulators;  // 1 or 2
   int32_t planes;        // taps along z, at least 1
   int32_t delta_z[kMaxPlanes];
@@ -197,10 +197,11 @@ struct Shared {
   uint64_t slot_full[kSlots], slot_empty[kSlots];
   uint64_t add_full[kAddPairs][kAddBarriers], add_empty[kMaxAddSlots];
 
-  float raw_scale[kMaxBulkSlots];           // of the sample that a slot has a slab's first box of
-  uint32_t begun;                           // fills of stages that were begun
-  alignas(16) float bias[kMaxChannels];     // scaled as the epilogue wants it
-  alignas(1024) unsigned char dynamic[16];  // weights, raw x, stages
+  float raw_scale[kMaxBulkSlots];        // of the sample that a slot has a slab's first box of
+  uint32_t begun;                        // fills of stages that were begun
+  alignas(16) float bias[kMaxChannels];  // scaled as the epilogue wants it
+  alignas(
+      1024) unsigned char dynamic[16];  // weights, raw x, stages, slots of add, boxes of outputs
 };
 inline constexpr size_t kSharedHeader = offsetof(Shared, dynamic);
 

@@ -27,8 +27,8 @@ struct OutBox : Block {
         lane(lane_of_warp),
         at(ptx::shared_address(shared.dynamic) + c.out_at + ptx::thread_index() / 32 * kBytes) {}
 
-  // Waits until the box before this one was read.
-  __device__ void begin() const {
+  // Waits until the box as it was last sent has been read.
+  __device__ void await_read() const {
     if (lane == 0) ptx::bulk_wait_read();
     __syncwarp();
   }

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "cuda/sm90_steps.h"
 
@@ -101,8 +102,8 @@ Class make_class(const ClassPhases& phases, const Plan& plan, bool joint,
   return c;
 }
 
-constexpr int64_t kBoxAlignment = 128;  // of what bulk copies take, and where they swizzle
-constexpr int64_t kAddAlignment = 1024;
+constexpr int64_t kBoxAlignment = 128;   // of boxes of outputs in shared memory
+constexpr int64_t kAddAlignment = 1024;  // of slots of add, which are swizzled
 constexpr int64_t round_down(int64_t bytes, int64_t to) { return bytes / to * to; }
 
 // Bytes of a slot of raw x and of a block of weights, and slabs that are needed at a time.
@@ -376,13 +377,16 @@ Plan make_plan(const Problem& problem, Engine engine, int squares, const DeviceP
   const auto available =
       static_cast<int64_t>(device.shared_memory_bytes) - static_cast<int64_t>(kSharedHeader);
   plan.element = static_cast<int>(element_size(problem.io));
-  // Boxes for outputs, where rows are what bulk copies take and shared memory has room.
-  plan.out_boxes = boxes_outputs(problem.epilogue.kind, squares, plan.element) &&
-                   problem.conv_output[4] * plan.element % 16 == 0;
   bool fits = lay_out(plan, g, available);
-  if (!fits && plan.out_boxes) {
-    plan.out_boxes = false;
-    fits = lay_out(plan, g, available);
+  // Boxes for outputs, where rows are what bulk copies take and shared memory has room beside the
+  // same classes: a class more reads x once more.
+  if (fits && boxes_outputs(problem.epilogue.kind, squares, plan.element) &&
+      problem.conv_output[4] * plan.element % 16 == 0) {
+    Plan boxed = plan;
+    boxed.out_boxes = true;
+    if (lay_out(boxed, g, available) && boxed.classes.size() == plan.classes.size()) {
+      plan = std::move(boxed);
+    }
   }
   if (!fits && g.stride[2] == 1) {
     plan.narrow = true;

@@ -14,8 +14,9 @@
 
 namespace volup::sm90 {
 
-// What depends on the model, precision, I/O type and the squares of a tile, and not on sizes.
-// Packed weights are the same bytes for one square and for two.
+// What depends on the model, precision, I/O type and the squares of a tile, and not on sizes, but
+// for whether outputs leave in boxes. Packed weights are the same bytes for one square and for two,
+// with boxes and without.
 struct Plan {
   Engine engine = Engine::kBf16x3;
   int weight_exponent = 0;  // of the greatest weight
@@ -35,8 +36,8 @@ struct Plan {
   int64_t tile_weight_bytes = 0;  // of a channel tile
   size_t shared_bytes = 0;
 
-  // Whether taps of both accumulators that read the same positions are one step. With several
-  // products of parts the two accumulators' go side by side instead: one waits less for another.
+  // Whether taps of both accumulators that read the same positions are one step, whose products
+  // find x by one address. With several products of parts that gains nothing.
   bool joins_steps() const { return engine == Engine::kBf16x1 || engine == Engine::kFp16x1; }
 
   // Offsets in the packed bytes.

@@ -130,7 +130,9 @@ TEST_F(Edges, NeighboursOfABadVoxelAreUntouched) {
         "C n2 ci32 co64 i3x4x8 k3 s2 p1 op1 fp32", "C n2 ci32 co64 i3x4x8 k3 s2 p1 op1 tf32",
         "B n2 ci32 co64 i3x4x8 k3 s2 p1 op1 fp16 io=fp16",
         "B n2 ci32 co64 i3x4x24 k3 s2 p1 op1 tf32", "C n2 ci32 co64 i3x4x24 k3 s2 p1 op1 tf32",
-        "C n2 ci32 co64 i3x4x24 k3 s2 p1 op1 fp16 io=fp16"}) {
+        "C n2 ci32 co64 i3x4x24 k3 s2 p1 op1 fp16 io=fp16",
+        "B n2 ci32 co64 i3x4x24 k3 s2 p1 op1 fp16 io=fp16",
+        "I n2 ci32 co40 i3x5x24 k3 s2 p1 op1 bf16 io=bf16"}) {
     for (const float bad : {kNan, kInfinity}) {
       Case c = random_case(problem_of(text), DataSet::kZeroMean, 31, 1.0);
       Case spoilt = c;

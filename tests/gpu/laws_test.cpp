@@ -217,6 +217,7 @@ TEST_F(Laws, SameBitsAgainAndFromMisalignedMemory) {
       EXPECT_EQ(once, run_case(kernel, c)) << "a second run";
       EXPECT_EQ(once, run_case(kernel, c, {.x_offset = element})) << "input off by one element";
       EXPECT_EQ(once, run_case(kernel, c, {.out_offset = element})) << "output off by one element";
+      EXPECT_EQ(once, run_case(kernel, c, {.out_offset = 2 * element})) << "output off by a pair";
       EXPECT_EQ(once, run_case(kernel, c, {.x_offset = 3 * element, .out_offset = 3 * element}))
           << "both off by three elements";
     });

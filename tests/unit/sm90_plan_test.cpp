@@ -75,6 +75,12 @@ void check_layout(const Plan& plan, const DeviceProperties& device) {
       EXPECT_EQ(c.add_at % 1024, 0);
       EXPECT_LE(c.add_at + int64_t{c.add_slots} * kAddSlotBytes, end);
     }
+    if (plan.out_boxes) {
+      EXPECT_GE(c.out_at, stages_end);
+      EXPECT_EQ(c.out_at % 128, 0);
+      // One for each of 16 warps.
+      EXPECT_LE(c.out_at + int64_t{16} * out_box_bytes(plan.channels, plan.element), end);
+    }
     // A box of x has room in its slot, in rows and channels.
     if (plan.bulk) {
       EXPECT_GE(c.raw_slot_bytes,
@@ -97,6 +103,23 @@ TEST(Sm90Plan, SharedMemoryHoldsEveryClass) {
     check_layout(make_plan(problem, engine_of(problem, device), 2, device), device);
   });
   EXPECT_GE(wide, 10);
+}
+
+// 16-bit outputs that nothing is added to, of whole 16 bytes a row, where that costs no class.
+TEST(Sm90Plan, OutputsLeaveInBoxesWhereTheyMay) {
+  const auto boxed = [](const char* text) {
+    const Problem problem = *parse_problem(text);
+    EXPECT_FALSE(refuse_wide(problem, h200())) << text;
+    return make_plan(problem, engine_of(problem, h200()), 2, h200()).out_boxes;
+  };
+  EXPECT_TRUE(boxed("B n1 ci32 co64 i4x8x32 k3 s2 p1 op1 fp16 io=fp16"));
+  EXPECT_TRUE(boxed("I n1 ci32 co100 i4x8x32 k3 s2 p1 op1 bf16 io=bf16"));
+  EXPECT_FALSE(boxed("C n1 ci32 co64 i4x8x32 k3 s2 p1 op1 fp16 io=fp16"));
+  EXPECT_FALSE(boxed("B n1 ci32 co64 i4x8x32 k3 s2 p1 op1 fp32"));
+  EXPECT_FALSE(boxed("B n1 ci32 co64 i4x8x32 k3 s2 p1 op1 tf32"));
+  // Boxes would cost a class, and shared memory has no room.
+  EXPECT_FALSE(boxed("B n1 ci32 co64 i4x8x32 k4 s2 p1 fp16 io=fp16"));
+  EXPECT_FALSE(boxed("B n1 ci64 co64 i4x8x32 k3 s2 p1 op1 fp16 io=fp16"));
 }
 
 TEST(Sm90Plan, BothWidthsReadTheSamePackedWeights) {
