@@ -102,14 +102,7 @@ __device__ inline void mbarrier_arrive(uint64_t* barrier) {
                : "memory");
 }
 
-// "mbarrier.arrive", count times at once.
-__device__ inline void mbarrier_arrive(uint64_t* barrier, uint32_t count) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
-               "r"(count)
-               : "memory");
-}
-
-// The same where arrives is true, without a branch.
+// "mbarrier.arrive", count times at once, where arrives is true, without a branch.
 __device__ inline void mbarrier_arrive_if(bool arrives, uint64_t* barrier, uint32_t count) {
   asm volatile(
       "{\n\t"
