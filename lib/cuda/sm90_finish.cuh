@@ -34,7 +34,8 @@ struct Pair<__half> {
     const uint32_t bits = ptx::load_once(at);
     return __half22float2(reinterpret_cast<const __half2&>(bits));
   }
-  static __device__ void store(uint32_t* at, float a, float b) { *at = ptx::pack_fp16(a, b); }
+  static __device__ uint32_t pack(float a, float b) { return ptx::pack_fp16(a, b); }
+  static __device__ void store(uint32_t* at, float a, float b) { *at = pack(a, b); }
 };
 template <>
 struct Pair<__nv_bfloat16> {
@@ -43,7 +44,8 @@ struct Pair<__nv_bfloat16> {
     const uint32_t bits = ptx::load_once(at);
     return make_float2(__uint_as_float(bits << 16), __uint_as_float(bits & 0xFFFF0000u));
   }
-  static __device__ void store(uint32_t* at, float a, float b) { *at = ptx::pack_bf16(a, b); }
+  static __device__ uint32_t pack(float a, float b) { return ptx::pack_bf16(a, b); }
+  static __device__ void store(uint32_t* at, float a, float b) { *at = pack(a, b); }
 };
 
 // sigmoid_of_probability of two, in the arithmetic of the 16 bits that they are stored in: what is
@@ -221,11 +223,6 @@ struct Finish : Block {
     }
   }
 
-  __device__ static uint32_t pack(float first, float second) {
-    return std::is_same_v<Io, __half> ? ptx::pack_fp16(first, second)
-                                      : ptx::pack_bf16(first, second);
-  }
-
   // From accumulators to the warp's box, which is sent. False where a value was not finite, of
   // positions without an output too.
   __device__ bool finish_in_box(Accumulators& acc, const Own& own, const Tile& tile) const {
@@ -259,7 +256,7 @@ struct Finish : Block {
           if constexpr (kCouples) {
             box.put(i, e, h, sigmoids_of_probabilities<Io>(first, second));
           } else {
-            box.put(i, e, h, pack(first, second));
+            box.put(i, e, h, Pair<Io>::pack(first, second));
           }
         }
       }

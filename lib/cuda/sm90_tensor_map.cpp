@@ -68,13 +68,18 @@ bool encode_x_map(const Parameters& p, const void* x, int element, CUtensorMap* 
 bool encode_output_maps(Parameters& p, int element) {
   // Of add where there is one, and else of the outputs.
   const bool adds = p.add != nullptr;
-  const void* tensor = adds ? p.add : p.out;
+  const auto* tensor = static_cast<const char*>(adds ? p.add : p.out);
+  const int32_t box[5] = {adds ? kAddRow : kOutRow, adds ? add_channels(element) : kMaxChannels,
+                          adds ? kSquareEdge : kOutRows, 1, 1};
+  const CUtensorMapSwizzle swizzle = !adds          ? CU_TENSOR_MAP_SWIZZLE_NONE
+                                     : element == 4 ? CU_TENSOR_MAP_SWIZZLE_128B
+                                                    : CU_TENSOR_MAP_SWIZZLE_64B;
   for (const Class& c : std::span(p.classes).first(static_cast<size_t>(p.class_count))) {
     for (int32_t i = c.first_band; i < c.first_band + c.bands; ++i) {
       // A band without outputs has boxes all the same, beside those of the class's other bands.
       // Nobody looks at boxes of add there: they are those of the first phase, which has some.
-      const int64_t count_y = phase_count(p.oh, p.stride_y, p.bands[i].phase_y);
-      const int32_t phase_y = count_y > 0 ? p.bands[i].phase_y : 0;
+      const int32_t phase_y =
+          phase_count(p.oh, p.stride_y, p.bands[i].phase_y) > 0 ? p.bands[i].phase_y : 0;
       const int64_t first = int64_t{c.phase_z} * p.oh * p.ow + int64_t{phase_y} * p.ow;
       // x, channel, y, z, sample: rows of a box are channels of a y.
       const int64_t sizes[5] = {p.ow, p.co, phase_count(p.oh, p.stride_y, phase_y),
@@ -84,15 +89,10 @@ bool encode_output_maps(Parameters& p, int element) {
                                   p.co * p.output_plane * element};
       // Without outputs along z a class has no tiles.
       if (sizes[3] == 0) continue;
-      const bool encoded =
-          adds ? encode(static_cast<const char*>(tensor) + first * element, element, sizes, strides,
-                        {kAddRow, add_channels(element), kSquareEdge, 1, 1},
-                        element == 4 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
-                        &p.output_maps[i])
-               : encode(static_cast<const char*>(tensor) + first * element, element, sizes, strides,
-                        {kOutRow, kMaxChannels, kOutRows, 1, 1}, CU_TENSOR_MAP_SWIZZLE_NONE,
-                        &p.output_maps[i]);
-      if (!encoded) return false;
+      if (!encode(tensor + first * element, element, sizes, strides, box, swizzle,
+                  &p.output_maps[i])) {
+        return false;
+      }
     }
   }
   return true;
