@@ -12,6 +12,7 @@ set(VOLUP_CUDA_SOURCES
   cuda/sm90_kernels.cpp
   cuda/sm90_pack.cpp
   cuda/sm90_plan.cpp
+  cuda/sm90_refusals.cpp
   cuda/sm90_steps.cpp
   cuda/sm90_tensor_map.cpp)
 
