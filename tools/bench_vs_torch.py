@@ -8,13 +8,15 @@ measurement as JSON; the first line says where and with what. A table is printed
 
 Time: CUDA events around one call, median and minimum after warm-up. Both sides rotate over sets of
 inputs and outputs that together hold at least four times the L2. At batch 1 (`graph`) the call is
-replayed in CUDA graphs, one for each set, and two figures are taken, the same way for both sides:
+replayed in CUDA graphs, one for each set, on a stream made for it (the default stream waits for all
+others at each replay), and figures are taken, the same way for both sides:
 lone_replay_ms (ms_median, too) has the events around one replay and so holds the host's launch of
 it; replay_in_a_row_ms has them around 50 replays back to back, all queued before the first starts,
 and is a 50th of that (median of 20 such rows). empty_graph_ms and empty_graph_in_a_row_ms are the
-same two for an empty graph. rows_late, where there is one, counts rows that were not queued in time
-and may hold launches. Of torch.compile's modes the one with the shorter replay_in_a_row_ms is shown
-(without a graph: ms_median).
+same two for an empty graph. in_one_graph_ms is a call's share of a graph that holds a round of the
+sets, 20 calls or more, by rows of two replays. rows_late, where there is one, counts rows that were
+not queued in time and may hold launches. Of torch.compile's modes the one with the shorter
+replay_in_a_row_ms is shown (without a graph: ms_median).
 floor_ms: the bytes of input and output once, at the copy rate measured in this run.
 
 Error: against float64 of the inputs as given (rounded to 16 bits where io says so) and the fp32
@@ -54,9 +56,10 @@ IO = {"fp32": "fp32", "tf32": "fp32", "fp16": "fp16", "bf16": "bf16"}  # precisi
 DTYPE = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 COMPILE_MODES = ("default", "max-autotune-no-cudagraphs")
 KEYS = ("model", "problem", "impl", "kernel", "precision", "io", "graph", "ms_median", "ms_min",
-        "lone_replay_ms", "replay_in_a_row_ms", "max_abs_err", "max_rel_err", "floor_ms", "data",
-        "samples_in_range")
+        "lone_replay_ms", "replay_in_a_row_ms", "in_one_graph_ms", "max_abs_err", "max_rel_err",
+        "floor_ms", "data", "samples_in_range")
 ROWS, ROW_REPLAYS = 20, 50
+GRAPH_CALLS = 20
 SLEEP_CYCLES = (2**22, 2**27)  # least and most; some 2 ms and 70 ms
 
 
@@ -87,14 +90,15 @@ class Bench:
         torch.backends.cudnn.benchmark = True
         self.l2 = torch.cuda.get_device_properties(0).L2_cache_size if self.cuda else 0
         self.copy_rate = self.empty_graph_ms = self.empty_graph_in_a_row_ms = None
+        self.replay_stream = torch.cuda.Stream() if self.cuda else None
         if self.cuda:
             source = torch.randint(0, 255, (2**31,), dtype=torch.uint8, device="cuda")
             target = torch.empty_like(source)
             ms = self.time(lambda i: target.copy_(source), 1)[0]
             self.copy_rate = 2 * source.numel() / (ms * 1e-3)
             empty = self.capture(lambda i: None, 1)
-            self.empty_graph_ms = self.time(empty, 1)[0]
-            self.empty_graph_in_a_row_ms = self.time_rows(empty, 1)[0]
+            (self.empty_graph_ms, _), (self.empty_graph_in_a_row_ms, _) = \
+                self.time_replays(empty, 1)
 
     def write(self, line):
         self.out.write(json.dumps(line, allow_nan=False) + "\n")
@@ -157,7 +161,7 @@ class Bench:
         times = [start.elapsed_time(stop) for start, stop in pairs]
         return statistics.median(times), min(times)
 
-    def time_rows(self, replay, sets):
+    def time_rows(self, replay, sets, replays=ROW_REPLAYS):
         """(median ms of one replay in a row of them, number of late rows); the rows go round the
         sets, each from where the one before it stopped."""
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -166,18 +170,32 @@ class Bench:
             # The device sleeps while the host queues the row: short graphs would wait for the host.
             torch.cuda._sleep(sleep)
             start.record()
-            for i in range(begin, begin + ROW_REPLAYS):
+            for i in range(begin, begin + replays):
                 replay(i % sets)
             stop.record()
             late = start.query()
             stop.synchronize()
-            begin += ROW_REPLAYS
+            begin += replays
             if late and sleep < SLEEP_CYCLES[1]:
                 sleep *= 2
                 continue
             late_rows += late
-            times.append(start.elapsed_time(stop) / ROW_REPLAYS)
+            times.append(start.elapsed_time(stop) / replays)
         return statistics.median(times), late_rows
+
+    def time_replays(self, replay, sets):
+        """What time and time_rows say, on a stream made for it."""
+        self.synchronize()
+        with torch.cuda.stream(self.replay_stream):
+            return self.time(replay, sets), self.time_rows(replay, sets)
+
+    def time_in_one_graph(self, call, sets):
+        """(median ms of one call among those of one graph, number of late rows)."""
+        calls = sets * math.ceil(GRAPH_CALLS / sets)
+        replay = self.capture(lambda _: [call(i % sets) for i in range(calls)], 1)
+        with torch.cuda.stream(self.replay_stream):
+            ms, late = self.time_rows(replay, 1, 2)
+        return ms / calls, late
 
     def capture(self, call, sets):
         """A function of i that replays call(i), captured once for each set."""
@@ -206,8 +224,12 @@ class Bench:
         """Times call(i), which leaves its result in outs[i], and checks that of set 0."""
         replayed = self.cuda and data.graph
         run = self.capture(call, len(outs)) if replayed else call
-        median, least = self.time(run, len(outs))
-        in_a_row, late_rows = self.time_rows(run, len(outs)) if replayed else (None, 0)
+        if replayed:
+            (median, least), (in_a_row, late_rows) = self.time_replays(run, len(outs))
+            in_one_graph, late = self.time_in_one_graph(call, len(outs))
+            late_rows += late
+        else:
+            (median, least), in_a_row, late_rows = self.time(run, len(outs)), None, 0
         outs[0].fill_(math.nan)
         run(0)
         self.synchronize()
@@ -215,7 +237,7 @@ class Bench:
                 "floor_ms": data.bytes / self.copy_rate * 1e3 if self.copy_rate else None}
         if replayed:
             line |= {"lone_replay_ms": median, "replay_in_a_row_ms": in_a_row,
-                     "empty_graph_ms": self.empty_graph_ms,
+                     "in_one_graph_ms": in_one_graph, "empty_graph_ms": self.empty_graph_ms,
                      "empty_graph_in_a_row_ms": self.empty_graph_in_a_row_ms}
         if late_rows:
             line["rows_late"] = late_rows
@@ -386,8 +408,8 @@ def print_table(lines):
     """A replay stands under lone_replay_ms and replay_in_a_row_ms, a call under ms_median."""
     names = (("problem", 52), ("data", 8), ("impl", 15), ("kernel", 28))
     columns = (("ms_median", 9, ".4f"), ("lone_replay_ms", 14, ".4f"),
-               ("replay_in_a_row_ms", 18, ".4f"), ("floor_ms", 9, ".4f"),
-               ("max_abs_err", 12, ".1e"), ("samples_in_range", 16, ".3f"))
+               ("replay_in_a_row_ms", 18, ".4f"), ("in_one_graph_ms", 15, ".4f"),
+               ("floor_ms", 9, ".4f"), ("max_abs_err", 12, ".1e"), ("samples_in_range", 16, ".3f"))
     print("".join(f"{key:{width}}" for key, width in names)
           + "".join(f"{key:>{width + 1}}" for key, width, _ in columns))
     for line in lines:

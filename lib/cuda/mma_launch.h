@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "cuda/cuda_error.h"
+#include "cuda/dependent_launch.h"
 #include "kernel.h"
 
 namespace volup::mma {
@@ -19,6 +20,7 @@ struct Grid {
   unsigned blocks;
   unsigned threads;  // of a block
   size_t shared_bytes = 0;
+  bool dependent = false;  // launched by launch_dependent
 };
 
 template <typename Parameters>
@@ -36,8 +38,11 @@ class KernelLaunch final : public Launch {
     p.finish.out = arguments.out;
     void* list[] = {&p};
     const cudaError_t error =
-        cudaLaunchKernel(function_, dim3(grid_.blocks), dim3(grid_.threads), list,
-                         grid_.shared_bytes, static_cast<cudaStream_t>(arguments.stream));
+        grid_.dependent
+            ? launch_dependent(function_, grid_.blocks, grid_.threads, grid_.shared_bytes, list,
+                               arguments.stream)
+            : cudaLaunchKernel(function_, dim3(grid_.blocks), dim3(grid_.threads), list,
+                               grid_.shared_bytes, static_cast<cudaStream_t>(arguments.stream));
     if (error == cudaSuccess) return {};
     return cuda_status(error, cat("launch of ", name_));
   }

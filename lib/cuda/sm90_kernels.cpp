@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cuda/cuda_error.h"
+#include "cuda/dependent_launch.h"
 #include "cuda/sm90_launch.h"
 #include "cuda/sm90_plan.h"
 #include "cuda/sm90_tensor_map.h"
@@ -88,27 +89,25 @@ class Sm90Launch final : public Launch {
   }
 
   Status run_samples(const Kernels& kernels, const RunArguments& arguments) const {
-    if (!kernels.unscaled) return run_main(kernels, arguments, false);
+    if (!kernels.unscaled) return run_main(kernels, arguments);
     VOLUP_RETURN_IF_ERROR(measure_ranges(kernels.unscaled->parameters, arguments));
-    VOLUP_RETURN_IF_ERROR(run_main(kernels, arguments, true));
-    return launch(*kernels.unscaled, with_pointers(*kernels.unscaled, arguments), arguments.stream,
-                  true);
+    VOLUP_RETURN_IF_ERROR(run_main(kernels, arguments));
+    return launch(*kernels.unscaled, with_pointers(*kernels.unscaled, arguments), arguments.stream);
   }
 
   // Outputs have the same bits with either width of tiles: it is chosen by what bulk copies want of
   // the pointers.
-  Status run_main(const Kernels& kernels, const RunArguments& arguments, bool follows) const {
+  Status run_main(const Kernels& kernels, const RunArguments& arguments) const {
     if (kernels.wide) {
       Parameters p = with_pointers(*kernels.wide, arguments);
       const auto element = static_cast<int>(sizes_.element);
       p.out_boxes = p.out_boxes && aligned(p.out, 16) && sm90::encode_output_maps(p, element);
       if (p.paired && p.bulk && aligned(p.add, 16) &&
           (p.add == nullptr || sm90::encode_output_maps(p, element))) {
-        return launch(*kernels.wide, p, arguments.stream, follows);
+        return launch(*kernels.wide, p, arguments.stream);
       }
     }
-    return launch(kernels.narrow, with_pointers(kernels.narrow, arguments), arguments.stream,
-                  follows);
+    return launch(kernels.narrow, with_pointers(kernels.narrow, arguments), arguments.stream);
   }
 
   static Status measure_ranges(const Parameters& p, const RunArguments& arguments) {
@@ -120,12 +119,10 @@ class Sm90Launch final : public Launch {
     uint32_t* left_some = p.left_some;
     void* argument[] = {&x, &sample, &length, &pieces, &ranges, &left_some};
     const sm90::RangeKernel kernel = sm90::range_kernel();
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(static_cast<unsigned>(int64_t{p.n} * pieces));
-    config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
-    config.stream = static_cast<cudaStream_t>(arguments.stream);
-    return cuda_status(cudaLaunchKernelExC(&config, kernel.kernel, argument),
-                       "launch of cuda/sm90's measure of ranges");
+    return cuda_status(
+        launch_dependent(kernel.kernel, static_cast<unsigned>(int64_t{p.n} * pieces),
+                         static_cast<unsigned>(kernel.threads), 0, argument, arguments.stream),
+        "launch of cuda/sm90's measure of ranges");
   }
 
   static bool aligned(const void* at, int64_t bytes) {
@@ -145,30 +142,11 @@ class Sm90Launch final : public Launch {
     return p;
   }
 
-  // Whether graphs know of launches that start early.
-  static bool starts_early() {
-    static const bool early = [] {
-      int version = 0;
-      return cudaDriverGetVersion(&version) == cudaSuccess && version >= 12030;
-    }();
-    return early;
-  }
-
-  // follows: the kernel may start while the one before it in the stream still runs, and waits for
-  // it where it needs what that one wrote.
-  static Status launch(const Prepared& prepared, Parameters p, void* stream, bool follows) {
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.attrs = &attribute;
-    config.numAttrs = follows && starts_early() ? 1 : 0;
-    config.gridDim = dim3(static_cast<unsigned>(prepared.blocks));
-    config.blockDim = dim3(static_cast<unsigned>(prepared.threads));
-    config.dynamicSmemBytes = prepared.shared_bytes;
-    config.stream = static_cast<cudaStream_t>(stream);
+  static Status launch(const Prepared& prepared, Parameters p, void* stream) {
     void* argument[] = {&p};
-    return cuda_status(cudaLaunchKernelExC(&config, prepared.kernel, argument),
+    return cuda_status(launch_dependent(prepared.kernel, static_cast<unsigned>(prepared.blocks),
+                                        static_cast<unsigned>(prepared.threads),
+                                        prepared.shared_bytes, argument, stream),
                        "launch of cuda/sm90");
   }
 

@@ -338,6 +338,8 @@ __global__ void __launch_bounds__(kThreads, 1) sm90_march(const __grid_constant_
   for (int i = threadIdx.x; i < kTiles * kParts * kTileElements / 4; i += kThreads) {
     ptx::copy_async_16(ptx::shared_address(weights) + i * 16, p.weights + i * 4);
   }
+  ptx::grid_launch_dependents();
+  ptx::grid_dependency_wait();
   bool weights_are_here = false;
   const auto await_weights = [&] {
     if (weights_are_here) return;

@@ -38,6 +38,8 @@ TEST_F(Capture, ReplayWithNewData) {
       const Prepared prepared(*kernel, c);
       if (prepared.ok()) {
         ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
+        // What is not a kernel may come first.
+        ASSERT_EQ(cudaMemsetAsync(out.data(), 0xff, out.bytes(), stream), cudaSuccess);
         const Status status =
             prepared.run(x.data(), c.add.empty() ? nullptr : add.data(), out.data(), stream);
         cudaGraph_t graph = nullptr;
