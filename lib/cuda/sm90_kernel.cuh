@@ -186,7 +186,6 @@ __global__ void __launch_bounds__(RolesOf<kSquares>::kThreads, 1)
   Shared& shared = *reinterpret_cast<Shared*>(bytes);
   prepare<kN, kSquares>(p, shared, find_share(p), kBiasScale<kKind>);
   __syncthreads();
-  ptx::grid_launch_dependents();
 
   // The role must be the same for the whole warpgroup as the compiler sees it.
   const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
@@ -215,6 +214,9 @@ __global__ void __launch_bounds__(RolesOf<kSquares>::kThreads, 1)
         }
       }
     }
+    // All that the block reads of x has been asked for. What is behind in the stream, were it launched
+    // at once, would take longer to get going when its turn comes.
+    ptx::grid_launch_dependents();
   }
 }
 
