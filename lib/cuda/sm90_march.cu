@@ -219,7 +219,8 @@ class MarchKernel final : public Kernel {
                   kTiles * parts_of(problem) * kTileElements * sizeof(float);
     const auto blocks = std::min(static_cast<unsigned>(device.multiprocessors), p.steps);
     return std::unique_ptr<Launch>(std::make_unique<mma::KernelLaunch<Parameters>>(
-        kName, device_function(problem), p, mma::Grid{.blocks = blocks, .threads = kThreads, .dependent = true}));
+        kName, device_function(problem), p,
+        mma::Grid{.blocks = blocks, .threads = kThreads, .dependent = true}));
   }
 };
 
