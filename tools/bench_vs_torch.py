@@ -8,14 +8,14 @@ measurement as JSON; the first line says where and with what. A table is printed
 
 Time: CUDA events around one call, median and minimum after warm-up. Both sides rotate over sets of
 inputs and outputs that together hold at least four times the L2. At batch 1 (`graph`) the call is
-replayed in CUDA graphs, one for each set, on a stream made for it (the default stream waits for all
-others at each replay), and figures are taken, the same way for both sides:
+replayed in CUDA graphs, one for each set, on a stream made for it (on the default stream each takes
+longer), and figures are taken, the same way for both sides:
 lone_replay_ms (ms_median, too) has the events around one replay and so holds the host's launch of
 it; replay_in_a_row_ms has them around 50 replays back to back, all queued before the first starts,
 and is a 50th of that (median of 20 such rows). empty_graph_ms and empty_graph_in_a_row_ms are the
 same two for an empty graph. in_one_graph_ms is a call's share of a graph that holds a round of the
-sets, 20 calls or more, by rows of two replays. rows_late, where there is one, counts rows that were
-not queued in time and may hold launches. Of torch.compile's modes the one with the shorter
+sets, 20 calls or more, by rows of two replays. rows_late and in_one_graph_rows_late, where they are,
+count rows that were not queued in time and may hold launches. Of torch.compile's modes the one with the shorter
 replay_in_a_row_ms is shown (without a graph: ms_median).
 floor_ms: the bytes of input and output once, at the copy rate measured in this run.
 
@@ -128,6 +128,7 @@ class Bench:
     def record(self, **line):
         self.lines.append({key: line.get(key) for key in KEYS} | line)
         self.write(self.lines[-1])
+        self.failed |= "not_finite" in line
         keys = ("problem", "impl", "kernel", "ms_median", "replay_in_a_row_ms")
         print(*(line.get(k, "-") for k in keys), line.get("error", ""), file=sys.stderr, flush=True)
 
@@ -226,8 +227,6 @@ class Bench:
         run = self.capture(call, len(outs)) if replayed else call
         if replayed:
             (median, least), (in_a_row, late_rows) = self.time_replays(run, len(outs))
-            in_one_graph, late = self.time_in_one_graph(call, len(outs))
-            late_rows += late
         else:
             (median, least), in_a_row, late_rows = self.time(run, len(outs)), None, 0
         outs[0].fill_(math.nan)
@@ -237,11 +236,16 @@ class Bench:
                 "floor_ms": data.bytes / self.copy_rate * 1e3 if self.copy_rate else None}
         if replayed:
             line |= {"lone_replay_ms": median, "replay_in_a_row_ms": in_a_row,
-                     "in_one_graph_ms": in_one_graph, "empty_graph_ms": self.empty_graph_ms,
+                     "empty_graph_ms": self.empty_graph_ms,
                      "empty_graph_in_a_row_ms": self.empty_graph_in_a_row_ms}
         if late_rows:
             line["rows_late"] = late_rows
-        return line | data.errors(outs[0])
+        line |= data.errors(outs[0])
+        if replayed:  # last, for a capture of PyTorch's calls puts other tensors into outs
+            line["in_one_graph_ms"], late = self.time_in_one_graph(call, len(outs))
+            if late:
+                line["in_one_graph_rows_late"] = late
+        return line
 
 
 class Data:
@@ -320,7 +324,6 @@ def bench_volup(bench, model, data, common):
                 session.enqueue(*views[i], stream)
 
             line |= bench.measure(data, call, outs)
-            bench.failed |= "not_finite" in line
         except volup_ctypes.VolupError as error:
             line["error"] = str(error)
             bench.failed |= forced is None  # a forced kernel may refuse

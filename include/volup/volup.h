@@ -341,9 +341,10 @@ VOLUP_API volup_status volup_session_run(volup_session* session, const volup_ten
 
 /* Enqueues the work on stream (a cudaStream_t; NULL: the default stream) and returns: no
  * allocation, lock or synchronisation, so it can be captured into a CUDA graph, whose replays are
- * valid until the session is destroyed. Tensors are on the session's device and must stay until the
- * work is done. One session's enqueues share its workspace: keep them on one stream, or order them.
- * On a CPU session stream must be NULL and the work is done on return.
+ * valid until the session is destroyed. The work may set itself up while what is before it on the
+ * stream ends, and waits for that before it touches a tensor. Tensors are on the session's device
+ * and must stay until the work is done. One session's enqueues share its workspace: keep them on
+ * one stream, or order them. On a CPU session stream must be NULL and the work is done on return.
  * Errors, before any launch: INVALID_ARGUMENT as for run; NOT_PREPARED; DEVICE_ERROR (the launch
  * failed); BUSY. One thread at a time. Since 1.0. */
 VOLUP_API volup_status volup_session_enqueue(volup_session* session, const volup_tensor* x,

@@ -10,7 +10,8 @@
 
 namespace volup {
 
-// Whether graphs know of launches that start early.
+// Whether graphs know of launches that start early. Where they do not, none starts so: a launch
+// does not know whether it is captured.
 inline bool dependent_launches_work() {
   static const bool work = [] {
     int version = 0;
@@ -22,8 +23,8 @@ inline bool dependent_launches_work() {
 // Launches a kernel that waits by itself (ptx::grid_dependency_wait) before it reads or writes what
 // anything before it in the stream may write or read: tensors and workspace, not weights. It may
 // start as soon as the kernel before it says so, volup's by ptx::grid_launch_dependents, and waits
-// until that one has ended. All of volup's that are launched so wait in every thread that goes on
-// to memory, so that what comes before the kernel before has ended, too.
+// until that one has ended. A thread of each of its blocks must wait, so that it never ends before
+// that one: then what came before the kernel before has ended, too.
 inline cudaError_t launch_dependent(const void* function, unsigned blocks, unsigned threads,
                                     size_t shared_bytes, void** arguments, void* stream) {
   cudaLaunchAttribute attribute = {};

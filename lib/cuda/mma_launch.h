@@ -20,7 +20,7 @@ struct Grid {
   unsigned blocks;
   unsigned threads;  // of a block
   size_t shared_bytes = 0;
-  bool dependent = false;  // launched by launch_dependent
+  bool dependent = false;  // the kernel waits by itself, as launch_dependent asks of it
 };
 
 template <typename Parameters>

@@ -214,8 +214,8 @@ __global__ void __launch_bounds__(RolesOf<kSquares>::kThreads, 1)
         }
       }
     }
-    // All that the block reads of x has been asked for. What is behind in the stream, were it
-    // launched at once, would take longer to get going when its turn comes.
+    // All that the block reads of x has been asked for, but where threads copy elements themselves,
+    // of whom some have none. Sooner was slower in fp32 (docs/kernels.md, version 15).
     ptx::grid_launch_dependents();
   }
 }

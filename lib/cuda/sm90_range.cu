@@ -25,6 +25,7 @@ __device__ void take(Range& range, float value) {
 __global__ void __launch_bounds__(kThreads)
     measure_ranges(const float* __restrict__ x, int64_t sample, int64_t length, int pieces,
                    Range* __restrict__ ranges, uint32_t* __restrict__ left_some) {
+  // The kernel behind brings its weights meanwhile.
   ptx::grid_launch_dependents();
   ptx::grid_dependency_wait();
   const uint32_t piece = gridDim.x - 1 - blockIdx.x;

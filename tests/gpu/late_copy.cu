@@ -12,23 +12,34 @@ namespace {
 constexpr unsigned kBlocks = 16, kThreads = 256;
 constexpr long long kClocks = 350'000;
 
-__global__ void copy_after_a_while(uint16_t* to, const uint16_t* from, size_t count) {
+struct Copies {
+  LateCopy list[kLateCopies];
+};
+
+__global__ void copy_after_a_while(Copies copies) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
   const long long begin = clock64();
   while (clock64() - begin < kClocks) {
   }
-  for (size_t i = size_t{blockIdx.x} * kThreads + threadIdx.x; i < count; i += kBlocks * kThreads) {
-    to[i] = from[i];
+  for (const LateCopy& copy : copies.list) {
+    auto* to = static_cast<uint16_t*>(copy.to);
+    const auto* from = static_cast<const uint16_t*>(copy.from);
+    const size_t count = copy.bytes / sizeof(uint16_t);
+    for (size_t i = size_t{blockIdx.x} * kThreads + threadIdx.x; i < count;
+         i += size_t{kBlocks} * kThreads) {
+      to[i] = from[i];
+    }
   }
 }
 
 }  // namespace
 
-cudaError_t copy_late(void* to, const void* from, size_t bytes, cudaStream_t stream) {
-  copy_after_a_while<<<kBlocks, kThreads, 0, stream>>>(
-      static_cast<uint16_t*>(to), static_cast<const uint16_t*>(from), bytes / 2);
+cudaError_t copy_late(const LateCopy (&copies)[kLateCopies], cudaStream_t stream) {
+  Copies all;
+  for (int i = 0; i < kLateCopies; ++i) all.list[i] = copies[i];
+  copy_after_a_while<<<kBlocks, kThreads, 0, stream>>>(all);
   return cudaGetLastError();
 }
 

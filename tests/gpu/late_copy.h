@@ -10,9 +10,16 @@
 
 namespace volup::test {
 
-// Copies bytes, a multiple of 2, from one place to another on stream, some 200 us after it has told
-// that the next kernel may start (programmatic dependent launch).
-cudaError_t copy_late(void* to, const void* from, size_t bytes, cudaStream_t stream);
+struct LateCopy {
+  void* to = nullptr;
+  const void* from = nullptr;
+  size_t bytes = 0;  // a multiple of 2
+};
+inline constexpr int kLateCopies = 3;
+
+// Makes all copies in one kernel on stream, some 200 us after it has told that the next kernel may
+// start (programmatic dependent launch, compute capability 9.0; elsewhere it tells nothing).
+cudaError_t copy_late(const LateCopy (&copies)[kLateCopies], cudaStream_t stream);
 
 }  // namespace volup::test
 

@@ -16,7 +16,8 @@ class Order : public GpuTest {
     ASSERT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
   }
   void TearDown() override {
-    if (stream_ != nullptr) EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
+    if (stream_ == nullptr) return;
+    EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
   }
 
   // Of few tiles and of many, so that blocks find room beside the kernel ahead or do not.
@@ -44,29 +45,34 @@ TEST_F(Order, BehindAKernelThatLetsOthersStartEarly) {
     const DType io = c.problem.io;
     for (const Kernel* kernel : kernels_for(c.problem)) {
       VOLUP_TRACE(*kernel, c);
+      // Also loads all kernels that are launched, which would take longer than the late one does.
+      const auto expected = run_case(*kernel, c);
       const Prepared prepared(*kernel, c);
-      if (!prepared.ok()) continue;
+      if (!expected || !prepared.ok()) continue;
       const Memory given_x(bytes_of(io, c.x)), given_add(bytes_of(io, c.add));
       const Memory x(given_x.bytes()), add(given_add.bytes());
-      const Memory out(static_cast<size_t>(count_of(c.problem.output)) * element_size(io));
+      const Memory out(expected->size());
       const Memory old(std::vector<std::byte>(out.bytes()));
-      ASSERT_EQ(copy_late(x.data(), given_x.data(), x.bytes(), stream_), cudaSuccess);
-      if (!c.add.empty()) {
-        ASSERT_EQ(copy_late(add.data(), given_add.data(), add.bytes(), stream_), cudaSuccess);
-      }
-      ASSERT_EQ(copy_late(old.data(), out.data(), out.bytes(), stream_), cudaSuccess);
+      ASSERT_EQ(copy_late({}, stream_), cudaSuccess);
+      ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+      ASSERT_EQ(copy_late({{x.data(), given_x.data(), x.bytes()},
+                           {add.data(), given_add.data(), add.bytes()},
+                           {old.data(), out.data(), out.bytes()}},
+                          stream_),
+                cudaSuccess);
       const Status status =
           prepared.run(x.data(), c.add.empty() ? nullptr : add.data(), out.data(), stream_);
       ASSERT_TRUE(status.ok()) << status.text();
       ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
-      EXPECT_EQ(out.read(), run_case(*kernel, c));
+      EXPECT_EQ(out.read(), *expected);
       EXPECT_EQ(old.read(), std::vector<std::byte>(out.bytes(), std::byte{0xff}));
     }
   }
 }
 
-// Launches in a row, of data that different engines take and of one workspace; where something is
-// added, it is what the launch before left, two times out of three.
+// Launches in a row, of data that different engines take in turn and of one workspace; where
+// something is added, it is what the launch before left, two times out of three. One by one, queued
+// behind a late kernel, and captured in one graph.
 TEST_F(Order, LaunchesInARow) {
   constexpr int kRounds = 12;
   for (const char* text : kProblems) {
@@ -80,25 +86,38 @@ TEST_F(Order, LaunchesInARow) {
       const Memory x[2] = {Memory(bytes_of(io, c.x)), Memory(bytes_of(io, wide.x))};
       const Memory add(bytes_of(io, c.add));
       const size_t bytes = static_cast<size_t>(count_of(c.problem.output)) * element_size(io);
-      const Memory out[2] = {Memory(bytes), Memory(bytes)};
-      const auto run = [&](bool one_by_one) {
-        for (const Memory& o : out) o.poison();
-        for (int i = 0; i < kRounds; ++i) {
-          const void* added = c.add.empty() ? nullptr
-                              : i % 3 == 0  ? add.data()
-                                            : out[1 - i % 2].data();
-          const Status status =
-              prepared.run(x[i / 3 % 2].data(), added, out[i % 2].data(), stream_);
-          ASSERT_TRUE(status.ok()) << status.text();
-          if (one_by_one) ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
-        }
-        ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+      const size_t pitch = (bytes + 255) / 256 * 256;  // each round's output as aligned as any
+      const Memory out(kRounds * pitch);
+      const auto launch = [&](int i) {
+        std::byte* to = out.data() + static_cast<size_t>(i) * pitch;
+        const void* added = c.add.empty() ? nullptr : i % 3 == 0 ? add.data() : to - pitch;
+        const Status status = prepared.run(x[i % 2].data(), added, to, stream_);
+        ASSERT_TRUE(status.ok()) << status.text();
       };
-      run(true);
-      const std::vector<std::byte> expected[2] = {out[0].read(), out[1].read()};
-      run(false);
-      EXPECT_EQ(out[0].read(), expected[0]);
-      EXPECT_EQ(out[1].read(), expected[1]);
+      for (int i = 0; i < kRounds; ++i) {
+        launch(i);
+        ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+      }
+      const std::vector<std::byte> expected = out.read();
+
+      out.poison();
+      ASSERT_EQ(copy_late({}, stream_), cudaSuccess);
+      for (int i = 0; i < kRounds; ++i) launch(i);
+      ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+      EXPECT_TRUE(out.read() == expected) << "in a row";
+
+      out.poison();
+      ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal), cudaSuccess);
+      for (int i = 0; i < kRounds; ++i) launch(i);
+      cudaGraph_t graph = nullptr;
+      ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+      cudaGraphExec_t replay = nullptr;
+      ASSERT_EQ(cudaGraphInstantiate(&replay, graph, 0), cudaSuccess);
+      ASSERT_EQ(cudaGraphLaunch(replay, stream_), cudaSuccess);
+      ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+      EXPECT_TRUE(out.read() == expected) << "in one graph";
+      EXPECT_EQ(cudaGraphExecDestroy(replay), cudaSuccess);
+      EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
     }
   }
 }
