@@ -74,7 +74,7 @@ TEST_F(Order, BehindAKernelThatLetsOthersStartEarly) {
 // something is added, it is what the launch before left, two times out of three. One by one, queued
 // behind a late kernel, and captured in one graph.
 TEST_F(Order, LaunchesInARow) {
-  constexpr int kRounds = 12;
+  constexpr int kRounds = 6;
   for (const char* text : kProblems) {
     Case c = random_case(problem_of(text), DataSet::kZeroMean, 62, 2.0);
     Case wide = random_case(c.problem, DataSet::kWideExponents, 63, 2.0);
