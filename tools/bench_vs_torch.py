@@ -14,9 +14,9 @@ lone_replay_ms (ms_median, too) has the events around one replay and so holds th
 it; replay_in_a_row_ms has them around 50 replays back to back, all queued before the first starts,
 and is a 50th of that (median of 20 such rows). empty_graph_ms and empty_graph_in_a_row_ms are the
 same two for an empty graph. in_one_graph_ms is a call's share of a graph that holds a round of the
-sets, 20 calls or more, by rows of two replays. rows_late and in_one_graph_rows_late, where they are,
-count rows that were not queued in time and may hold launches. Of torch.compile's modes the one with the shorter
-replay_in_a_row_ms is shown (without a graph: ms_median).
+sets, 20 calls or more, by rows of two replays. rows_late and in_one_graph_rows_late, where they
+are, count rows that were not queued in time and may hold launches. Of torch.compile's modes the one
+with the shorter replay_in_a_row_ms is shown (without a graph: ms_median).
 floor_ms: the bytes of input and output once, at the copy rate measured in this run.
 
 Error: against float64 of the inputs as given (rounded to 16 bits where io says so) and the fp32
@@ -408,7 +408,7 @@ def bench_model(bench, block):
 
 
 def print_table(lines):
-    """A replay stands under lone_replay_ms and replay_in_a_row_ms, a call under ms_median."""
+    """Calls in graphs stand under the columns of graphs, others under ms_median."""
     names = (("problem", 52), ("data", 8), ("impl", 15), ("kernel", 28))
     columns = (("ms_median", 9, ".4f"), ("lone_replay_ms", 14, ".4f"),
                ("replay_in_a_row_ms", 18, ".4f"), ("in_one_graph_ms", 15, ".4f"),
